@@ -35,7 +35,8 @@ from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.resolve import Resolved
 from chaos.setup.apps import App
-from chaos.setup.placeholders import HTTP, STORES, TOPIC
+from chaos.setup.names import PRIMARY
+from chaos.setup.placeholders import BOOTSTRAP, HTTP, STORES, TOPIC
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Applications:
     connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
     calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances with a
     connection to their addresses so far; None if nothing sees that. brokers: returns the addresses of the brokers, to
-    which an instance is not to connect.
+    which an instance is not to connect. beside: bootstrap servers of other clusters by name.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -104,6 +105,7 @@ class Applications:
         during: Callable[[], None] = lambda: None,
         used: Callable[[], Collection[str]] | None = None,
         brokers: Callable[[], Collection[tuple[str, int]]] = lambda: (),
+        beside: Mapping[str, str] | None = None,
     ) -> None:
         self._used, self._brokers = used, brokers
         self._past: dict[str, set[str]] = defaultdict(set)
@@ -111,7 +113,7 @@ class Applications:
         self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
         self._addresses, self._access, self._events = addresses, access, events
         self._kafka, self._partitions, self._during = kafka, partitions, during
-        self._receivers = receivers or {}
+        self._receivers, self._beside = receivers or {}, beside or {}
         self._store_password = secrets.token_urlsafe(18)
         self._owner = ProcessId.current()
         self._scrubber = Scrubber([*access.secrets, self._store_password]) if access else Scrubber()
@@ -226,8 +228,10 @@ class Applications:
         names = ("mechanism", "username", "ca", "certificate", "key")
         login = {name: str(getattr(security, name) or "") for name in names}
         login |= self._stores(app, folder) | (self._copied(login, folder) if app.image else {})
+        clusters = {PRIMARY: self._addresses(f"{app.name}/{number}"), **self._beside}
         return {
-            "bootstrap": self._addresses(f"{app.name}/{number}"),
+            "bootstrap": clusters[app.cluster],
+            **{f"{BOOTSTRAP}{name}": address for name, address in clusters.items()},
             "app": app.name,
             "instance": str(number),
             "name": f"{app.name}/{number}",
@@ -378,7 +382,7 @@ class Applications:
         if self._used is None:
             return []
         used, found = self._used(), []
-        for app in self._apps.values():
+        for app in (app for app in self._apps.values() if app.uses_primary):
             running = [i.name for i in self.of(app.name) if i.alive and i.ran_for() >= CONNECTED_S]
             silent = [name for name in ([f"{app.name}/1"] if app.external else running) if name not in used]
             group = self.group_of(app.name) or next(iter(app.groups), None)

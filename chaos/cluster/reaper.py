@@ -21,6 +21,9 @@ from chaos.cluster import teardown
 from chaos.errors import AftershockError
 from chaos.processes.process import REAPER, MarkedProcess, ProcessId, end, find_marked
 
+BESIDE = "clusters"
+"""The folder of a run with the directories of its other clusters (`Run.clusters`)."""
+
 
 def end_all(run_dir: Path) -> list[MarkedProcess]:
     """End everything of a run but the caller, and return the ended processes.
@@ -31,7 +34,12 @@ def end_all(run_dir: Path) -> list[MarkedProcess]:
     """
     with contextlib.suppress(AftershockError):  # a process that is frozen in a container dies only after it is thawed
         _remove_app_containers(run_dir)
-    return teardown.end_all(run_dir, partial(clear, run_dir))
+    return end_beside(run_dir) + teardown.end_all(run_dir, partial(clear, run_dir))
+
+
+def end_beside(run_dir: Path) -> list[MarkedProcess]:
+    """End the clusters of a run beside its first one, and return the ended processes. Raises as `end_all`."""
+    return [ended for other in sorted((run_dir / BESIDE).glob("*/")) for ended in end_all(other)]
 
 
 def _remove_app_containers(run_dir: Path) -> None:
@@ -73,7 +81,8 @@ def gc(run: str | None = None, *, force_all: bool = False, timeout_s: float = 30
 
     def selected(run_id: str, run_dir: Path, owner: ProcessId | None) -> bool:
         if run is not None:
-            return run == run_id or Path(run).absolute() == run_dir
+            whole = run_dir.parents[1] if run_dir.parent.name == BESIDE else run_dir
+            return run in (run_id, whole.name) or Path(run).absolute() == whole
         return force_all or (run_dir not in guarded if owner is None else not owner.alive())
 
     from chaos.cluster.docker import engine  # on use: its import takes a third of a second

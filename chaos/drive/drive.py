@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing import Any
 from chaos.apps.supervisor import Applications
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
+from chaos.drive import beside
 from chaos.drive.drain import Drain
 from chaos.drive.moments import Moments, Recoveries
 from chaos.effects.before import READY, warnings
@@ -43,7 +44,9 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.setup.clients import assignors_of
+from chaos.setup.effects import Effect
 from chaos.setup.model import Setup
+from chaos.setup.names import PRIMARY
 from chaos.wait import wait_until
 
 
@@ -178,7 +181,8 @@ class Drive:
                     self._report(self._progress(fleet, {}), force=True)
             if watch:
                 with self._events.stage("settle"):
-                    ends = partial(_records, kafka, observer)
+                    others = stack.enter_context(beside.Ends(self._run, self._scenario.clusters))
+                    ends = partial(_records, kafka, observer, others)
                     inputs = partial(self._inputs, fleet)
                     watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
             with self._events.stage("stop"):
@@ -252,6 +256,7 @@ class Drive:
         apps = Applications(
             self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
             used=used, brokers=lambda: [*map(self._cluster.address, self._cluster.broker_ids)],
+            beside=beside.addresses(self._run, self._scenario.clusters),
         )  # fmt: skip
         return stack.enter_context(apps)
 
@@ -428,9 +433,11 @@ def _by_reader(scenario: Scenario, progress: Progress) -> dict[str, int]:
     return dict(counts)
 
 
-def _records(kafka: Kafka, observer: Observer, topics: Collection[str]) -> tuple[int, bool]:
-    """Return the sum of the end offsets of some topics, as far as answered, and whether they have open transactions."""
-    offsets = kafka.stable_offsets(observer.partitions(topics)).values()
+def _records(kafka: Kafka, observer: Observer, others: beside.Ends, effect: Effect) -> tuple[int, bool]:
+    """Return the sum of the end offsets of an effect's topic, as far as answered, and whether a transaction is open."""
+    if effect.cluster != PRIMARY:
+        return others.records(effect.cluster, effect.topic or "")
+    offsets = kafka.stable_offsets(observer.partitions([effect.topic or ""])).values()
     return sum(end for end, _ in offsets), any(stable < end for end, stable in offsets)
 
 

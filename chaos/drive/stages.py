@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.apps import supervisor as applications
@@ -17,12 +17,13 @@ from chaos.clients.runtime import prepare as prepare_client
 from chaos.cluster import lending, state
 from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
-from chaos.cluster.reaper import end_all
+from chaos.cluster.reaper import end_all, end_beside
 from chaos.cluster.secured import credentials
 from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
+from chaos.drive import beside
 from chaos.drive.drive import Drive, placement_problems
 from chaos.effects.before import warnings
 from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
@@ -170,6 +171,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             cluster = attach(lender)
             lending.lend(cluster, run, owner, deadline_s(resolved))
         try:
+            beside.deploy(run, scenario.clusters, owner, deadline_s(resolved), events)
             _note_java(run, resolved)
             for release in scenario.later_releases:  # now, because it may take a minute
                 able(cluster, ChangeRelease).prepare_release(release, events.note)
@@ -193,6 +195,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 sessions, encryption = scenario.reads_sessions, _encryption(cluster, run, scenario)
                 proxy.start_proxy(run, addresses, owner, sessions, scenario.captured, encryption)
         except BaseException:
+            end_beside(run.path)
             if lender is None:
                 cluster.destroy()
             else:  # ends the processes of this run; the cluster stays
@@ -315,19 +318,8 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
             frozenset(TopicPartition.parse(value) for kind, value in theirs if kind in PARTITION_TARGETS),
             frozenset(value for kind, value in theirs if kind == "coordinator_of"),
         )
-    return ClusterSpec(
-        brokers=cluster.brokers,
-        controllers=cluster.controllers or 0,
-        voters=cluster.voters or 0,
-        racks=tuple(cluster.racks),
-        kafka=cluster.kafka,
-        metadata=cluster.metadata,
-        features=cluster.features,
-        config=cluster.config,
-        heap_bytes=cluster.heap,
-        cpus=cluster.cpus,
-        memory_bytes=cluster.memory,
-        disk_bytes=cluster.disk,
+    return replace(
+        beside.new_spec(cluster),
         security=ClusterSecurity() if existing else cluster.security,
         existing=existing,
         switch=scenario.switched,
@@ -355,15 +347,23 @@ def drive(run: Run, events: EventLog, before_load: Callable[[], None] = lambda: 
 def end_brokers(run: Run, events: EventLog) -> None:
     """End the brokers after the final log was read, so that the audit has the whole machine.
 
-    Do nothing if they are borrowed, or belong to the user.
+    Leave brokers that are borrowed, or belong to the user.
     """
+    if clusters := read(run).scenario.clusters:
+        with events.stage("destroy"):
+            _tried(lambda: beside.end_brokers(run, clusters), events)
     if lending.is_borrowed(run) or driver_name(run.path) == "attached":
         return
     with events.stage("destroy"):
-        try:
-            attach(run).end_brokers()
-        except ClusterError as e:  # the run can still be judged; `destroy` tries again and raises
-            events.note(str(e))
+        _tried(lambda: attach(run).end_brokers(), events)
+
+
+def _tried(end: Callable[[], None], events: EventLog) -> None:
+    """End brokers; note what prevents that: the run can still be judged, and `destroy` tries again and raises."""
+    try:
+        end()
+    except ClusterError as e:
+        events.note(str(e))
 
 
 def destroy(run: Run, events: EventLog) -> Run:

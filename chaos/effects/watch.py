@@ -10,7 +10,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -110,7 +110,7 @@ class Watch:
 
     def settle(
         self,
-        ends: Callable[[Collection[str]], tuple[int, bool]],
+        ends: Callable[[Effect], tuple[int, bool]],
         inputs: Callable[[str], int],
         limit_s: float,
         during: Callable[[], None],
@@ -120,17 +120,17 @@ class Watch:
         A topic with an open transaction changes until that ends: nobody who reads committed records sees what is behind
         its first record, and a killed application leaves it to its transaction.timeout.ms.
 
-        ends: returns the sum of the end offsets of some topics, and whether a transaction in them is open. inputs:
+        ends: returns the sum of the end offsets of an effect's topic, and whether a transaction in it is open. inputs:
         returns the acknowledged inputs in a topic. during: called before each look; it may raise to end the wait.
         """
-        topics = {e.name: {e.topic} for e in self._effects if e.topic is not None}
-        began, latest = time.monotonic(), {name: (ends(names)[0], time.monotonic()) for name, names in topics.items()}
+        topics = {e.name: e for e in self._effects if e.topic is not None}
+        began, latest = time.monotonic(), {name: (ends(e)[0], time.monotonic()) for name, e in topics.items()}
         deadline = began + limit_s
         while True:
             during()
             open_in = []
-            for name, names in topics.items():
-                end, is_open = ends(names)
+            for name, of_topic in topics.items():
+                end, is_open = ends(of_topic)
                 open_in += [name] if is_open else []
                 if is_open or end != latest[name][0]:
                     latest[name] = end, time.monotonic()

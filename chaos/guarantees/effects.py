@@ -68,8 +68,8 @@ def _strict(given: Bound) -> Bound:
 
 def _removed(scenario: Scenario, effect: Effect) -> list[str]:
     """Return the faults that remove effects: to the contract, no record of a deleted topic is lost."""
-    removing = having(scenario.faults, "deletes", "recreates")
-    return [f"{f.name} removes effects" for f in removing if effect.topic is not None and topic_of(f) == effect.topic]
+    removing, topic = having(scenario.faults, "deletes", "recreates"), effect.own_topic
+    return [f"{f.name} removes effects" for f in removing if topic is not None and topic_of(f) == topic]
 
 
 def costs(scenario: Scenario) -> dict[str, list[str]]:

@@ -105,6 +105,11 @@ class Run:
     summary = _Entry("summary.md", "The verdict for a pull request.")
     result = _Entry("result.json", "The verdict for scripts.")
     brokers = _Entry("brokers", "The data of the brokers; removed with the cluster.")
+    clusters = _Entry("clusters", "A directory like this one for each cluster beside the first one, by its name.")
+
+    def beside(self, name: str) -> Run:
+        """Return the directory of another cluster of the run. It may not exist yet."""
+        return Run(self.clusters / name)
 
 
 def make_folder(path: Path, *below: Path) -> None:

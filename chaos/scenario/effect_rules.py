@@ -100,8 +100,8 @@ def _bound_problems(where: str, effect: Effect, bound: EffectBound) -> Iterator[
 
 def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
     topics = {topic.name for topic in setup.topics}
-    if effect.topic is not None:
-        yield from unknown(f"{where}.topic", effect.topic, "topics", topics)
+    if effect.own_topic is not None:
+        yield from unknown(f"{where}.topic", effect.own_topic, "topics", topics)
     if not (with_ids := topics_with_ids(setup)):
         return
     if effect.of is not None and effect.of not in topics:
@@ -110,7 +110,7 @@ def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
         yield f"{where}.of: no producer writes inputs with ids to {effect.of}; give value.id to its producer"
     elif effect.of is None and len(with_ids) > 1:
         yield f"{where}.of: name the topic of the inputs, because several have ids ({', '.join(with_ids)})"
-    elif effect.topic == (effect.of or with_ids[0]):
+    elif effect.own_topic == (effect.of or with_ids[0]):
         yield f"{where}.topic: {effect.topic} is the topic of the inputs too; an effect is something else"
     apps = {app.name for app in getattr(setup, "apps", ())}
     if effect.log is not None and hasattr(setup, "apps"):

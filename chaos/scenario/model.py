@@ -182,7 +182,7 @@ class Scenario(Experiment):
         """The topics that an application may write to in a transaction that no ledger has."""
         if self.judged_on_wire:
             return frozenset()
-        return self.app_topics | {effect.topic for effect in self.effects if effect.topic}
+        return self.app_topics | {effect.own_topic for effect in self.effects if effect.own_topic}
 
     @property
     def compacted(self) -> frozenset[str]:

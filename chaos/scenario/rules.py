@@ -24,6 +24,7 @@ from chaos.faults.wire import app_problems
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario import retention
+from chaos.scenario.beside_rules import beside_problems
 from chaos.scenario.client_rules import runtime_problems, value_problems
 from chaos.scenario.cluster_rules import release_problems, security_problems
 from chaos.scenario.effect_rules import effect_problems
@@ -225,6 +226,7 @@ def problems(
         yield from (f"{key}: give at least one" for key in ("topics", "producers") if not getattr(setup, key))
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)
+    yield from beside_problems(setup)
     yield from _topic_problems(setup, faults)
     yield from cluster_setting_problems(setup, faults)
     yield from limit_problems(setup, expect)

@@ -21,8 +21,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from chaos.clients.choice import split_command
 from chaos.processes.ports import HOST
 from chaos.setup.connect import Connect
-from chaos.setup.names import ClientName, GroupId, TopicName, nearest
-from chaos.setup.placeholders import Text, as_text, form_problems, is_placeholder, placeholders
+from chaos.setup.names import PRIMARY, ClientName, GroupId, TopicName, nearest
+from chaos.setup.placeholders import BOOTSTRAP, Text, as_text, form_problems, is_placeholder, placeholders
 from chaos.setup.triggers import OneOf, Strict, parsed_by
 from chaos.units import Duration
 
@@ -172,6 +172,7 @@ class App(Strict):
         {}, description="files for each instance, by the path in its folder {files}: a template beside the scenario"
     )
     directory: str | None = Field(None, description="working directory; the folder of the scenario if left out")
+    cluster: ClientName = Field(PRIMARY, description="the cluster at {bootstrap}; {bootstrap.NAME} is another one")
     reads: list[TopicName] = Field([], description="the topics that it reads: the drain waits until it has")
     group: GroupId | None = Field(
         None, description="the group of its consumers; the run finds the one that reads its topics if left out"
@@ -253,6 +254,11 @@ class App(Strict):
         if self.ready is None and self.group is not None and self.connect is None:
             return Ready(group=self.group)
         return self.ready
+
+    @property
+    def uses_primary(self) -> bool:
+        """Whether it gets the address of the first cluster, where a relay sees what it says."""
+        return self.cluster == PRIMARY or f"{BOOTSTRAP}{PRIMARY}" in self.names()
 
     @property
     def deaf(self) -> str:

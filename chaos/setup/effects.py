@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from chaos.setup.names import ClientName, TopicName
+from chaos.setup.names import PRIMARY, ClientName, TopicName
 from chaos.setup.triggers import Strict, check_one_of
 from chaos.units import Duration, Percent
 from chaos.values.places import parse_path
@@ -169,6 +169,7 @@ class Effect(Strict):
 
     name: ClientName
     topic: TopicName | None = Field(None, description="a record of this topic, read as read_committed")
+    cluster: ClientName = Field(PRIMARY, description="topic: the cluster that has it; of another, any topic")
     sql: Database | None = Field(
         None,
         description="a row of this database: a URL without a login, or env:NAME or file:PATH with it; SQLAlchemy reads "
@@ -204,7 +205,8 @@ class Effect(Strict):
     at: PlaceText | None = Field(
         None,
         description="where the effect has its time: ISO 8601, or a number since 1970; if left out, the timestamp of "
-        "the record, or when the run first saw it",
+        "the record, or when the run first saw it. A mirror keeps timestamps, so of another cluster only the time of "
+        "the broker counts (message.timestamp.type: LogAppendTime)",
     )
     zone: Annotated[str, AfterValidator(_checked_zone)] = Field("UTC", description="time zone of times without one")
     every: Duration = Field(1.0, gt=0, description="sql, files, log: interval at which the run looks for new ones")
@@ -227,6 +229,8 @@ class Effect(Strict):
             yield "query: goes with sql, and sql needs a query"
         if self.format != "json" and self.topic is None:
             yield "format: is for a topic"
+        if self.cluster != PRIMARY and self.topic is None:
+            yield "cluster: is for a topic"
         if self.aggregate is None:
             yield from ["by: goes with aggregate"] if self.by != "key" else ()
             if self.value is not None and self.equals is None:
@@ -324,7 +328,17 @@ class Effect(Strict):
             return f"logs/{self.log.app}-*.log"
         if self.http is not None:
             return f"the calls of {self.http.path}"
-        return f"topic {self.topic}" if self.topic else f"{self.files}"
+        return f"topic {self.topic}{self.elsewhere}" if self.topic else f"{self.files}"
+
+    @property
+    def elsewhere(self) -> str:
+        """The cluster of its topic as text; empty for the first cluster."""
+        return "" if self.cluster == PRIMARY else f" of cluster {self.cluster}"
+
+    @property
+    def own_topic(self) -> str | None:
+        """The topic of the first cluster that it is read from, if it is."""
+        return self.topic if self.cluster == PRIMARY else None
 
     def placed_in(self, folder: Path) -> Effect:
         """Return the effect with absolute paths; relative ones are those in the folder of the scenario."""

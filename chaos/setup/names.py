@@ -156,6 +156,9 @@ ClientName = Annotated[
 ]
 """The name of a client entry. It fits into the header of every record."""
 
+PRIMARY = "primary"
+"""The name of the first cluster of a run."""
+
 
 def _check_error(name: str) -> str:
     if name not in ERROR_CODES.values():

@@ -39,9 +39,10 @@ PLACEHOLDERS = {
     "keystore": "certificate and private key of the client as PKCS#12",
     "store_password": "the password of these two stores, drawn for each run",
 }
-"""The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster, and
-`{http.invoices}` the address of the receiver of an effect. A form of `FORMS` may follow: `{password|json}`."""
-TOPIC, HTTP = "topic.", "http."
+"""The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster,
+`{http.invoices}` the address of the receiver of an effect, and `{bootstrap.dr}` the address of the cluster dr. A form
+of `FORMS` may follow: `{password|json}`."""
+TOPIC, HTTP, BOOTSTRAP = "topic.", "http.", "bootstrap."
 OF_MACHINE = frozenset({"python", "directory"})
 """The placeholders that mean something of this machine, which a container does not have."""
 STORES = frozenset({"truststore", "keystore", "store_password"})
@@ -80,7 +81,7 @@ def placeholders(text: str) -> Iterator[str]:
 
 def is_placeholder(name: str) -> bool:
     """Return whether a name has a value in an application, if the scenario has that topic or effect."""
-    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP))
+    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP, BOOTSTRAP))
 
 
 def filled(text: str, values: dict[str, str], strict: bool = True) -> str:

@@ -19,8 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 from pyspark.sql import SparkSession
 
+from chaos.drive.beside import addresses
 from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
 from chaos.effects.receiver import LEFT
 from chaos.effects.sources import (
@@ -48,6 +50,7 @@ from chaos.run.events import EventLog, now_us
 from chaos.scenario.effect_rules import input_format, input_topic
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect, Format, Place
+from chaos.setup.names import PRIMARY
 from checks.readback.source import ROWS_PER_BATCH, ROWS_PER_FILE, OffsetRange, PartReader
 from checks.readback.stage import SMALL, log_ranges, stable_offsets
 from checks.spark.master import is_here
@@ -76,12 +79,13 @@ class TopicPart:
         isolation = "read_uncommitted" if self.inputs else "read_committed"
         topic, partition = self.range.topic, self.range.partition
         row_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect, self.hidden)
+        of_cluster = "" if self.inputs else self.effect.elsewhere
         with contextlib.closing(PartReader(self.range, isolation)) as reader:
             while reader.reached < self.range.end:
                 for message in reader.poll(ROWS_PER_BATCH):
                     if message.offset() >= self.range.end:
                         return
-                    yield row_of(message, f"{topic}/{partition} offset {message.offset():,}")
+                    yield row_of(message, f"{topic}/{partition} offset {message.offset():,}{of_cluster}")
 
 
 @dataclass
@@ -180,25 +184,23 @@ def read_effects(
 def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> Plan:
     """Return the parts to read."""
     plan = Plan()
-    ranges = _ranges(run, bootstrap, {e.topic for e in resolved.scenario.effects if e.topic is not None}, security)
-    topics = sorted({e.topic for e in resolved.scenario.effects if e.topic in ranges})
-    stable = stable_offsets(bootstrap, topics, security) if topics else {}
+    effects = resolved.scenario.effects
+    ranges = _ranges(run, bootstrap, {e.own_topic for e in effects if e.own_topic is not None}, security)
+    places = {PRIMARY: _Topics(bootstrap, security, ranges)}
+    for name, address in addresses(run, resolved.scenario.clusters).items():
+        topics = sorted({e.topic for e in effects if e.cluster == name and e.topic is not None})
+        places[name] = _Topics(address, None, _existing(address, topics, None))
     hidden = resolved.scenario.hides_payloads
     for effect in resolved.scenario.effects:
         try:
             parts, weight = _parts_of(spark, run, effect, hidden)
             if effect.topic is not None:
-                ends = {p: min(end, stable.get((effect.topic, p), end)) for p, _, end in _at(ranges, effect.topic)}
-                found = _topic_parts(effect, effect.topic, ranges, ends, bootstrap, security)
-                parts = [replace(part, hidden=hidden) for part in found]
+                parts = [replace(part, hidden=hidden) for part in places[effect.cluster].parts(effect, effect.topic)]
             plan.parts += parts
             plan.weight += weight
             if effect.compares:
-                topic = input_topic(resolved.scenario, effect)
-                ends = {p: end for p, _, end in _at(ranges, topic)}
-                plan.parts += _topic_parts(
-                    effect, topic, ranges, ends, bootstrap, security, input_format(resolved.scenario, effect)
-                )
+                topic, form = input_topic(resolved.scenario, effect), input_format(resolved.scenario, effect)
+                plan.parts += places[PRIMARY].parts(effect, topic, form)
         except AftershockError as e:
             plan.errors.append(Outcome(effect.name, error=str(e)))
     plan.weight += sum(p.range.end - p.range.start for p in plan.parts if isinstance(p, TopicPart))
@@ -232,36 +234,44 @@ def _ranges(run: Run, bootstrap: str, topics: set[str], security: Security | Non
     for row in pq.read_table(run.ledger / "log_range.parquet").to_pylist():
         if row["records"] is None:
             found.setdefault(row["topic"], []).append((row["partition"], row["start"], row["end"]))
-    for topic in sorted(topics - found.keys()):
+    return found | _existing(bootstrap, sorted(topics - found.keys()), security)
+
+
+def _existing(bootstrap: str, topics: Sequence[str], security: Security | None) -> Ranges:
+    """Return the ranges of topics as they are now. A topic that does not exist is left out."""
+    found: Ranges = {}
+    for topic in topics:
         with contextlib.suppress(ClusterError):
             offsets = log_ranges(bootstrap, [topic], security)
             found[topic] = [(partition, start, end) for (_, partition), (start, end) in sorted(offsets.items())]
     return found
 
 
-def _at(ranges: Ranges, topic: str) -> list[tuple[int, int, int]]:
-    if topic not in ranges:
-        raise SourceError(f"topic {topic} cannot be read: it does not exist at the end")
-    return ranges[topic]
+@dataclass(frozen=True)
+class _Topics:
+    """The topics of a cluster, with their ranges."""
 
+    bootstrap: str
+    security: Security | None
+    ranges: Ranges
 
-def _topic_parts(
-    effect: Effect,
-    topic: str,
-    ranges: Ranges,
-    ends: dict[int, int],
-    bootstrap: str,
-    security: Security | None,
-    inputs: Format | None = None,
-) -> list[TopicPart]:
-    """Return the ranges of a topic; several of a large partition."""
-    parts: list[TopicPart] = []
-    for partition, start, _ in _at(ranges, topic):
-        for at in range(start, ends[partition], ROWS_PER_FILE):
-            end = min(at + ROWS_PER_FILE, ends[partition])
-            part = OffsetRange(bootstrap, topic, partition, at, end, Path(), 0, security, stable=ends[partition])
-            parts.append(TopicPart(effect, part if not inputs else replace(part, stable=None), inputs))
-    return parts
+    def parts(self, effect: Effect, topic: str, inputs: Format | None = None) -> list[TopicPart]:
+        """Return the ranges of a topic; several of a large partition. Effects end before an open transaction.
+
+        inputs: the format of the records if they are inputs. Raises `SourceError` if the topic does not exist.
+        """
+        if topic not in self.ranges:
+            where = "" if inputs else effect.elsewhere
+            raise SourceError(f"topic {topic}{where} cannot be read: it does not exist at the end")
+        stable = {} if inputs else stable_offsets(self.bootstrap, [topic], self.security)
+        parts: list[TopicPart] = []
+        for partition, start, last in self.ranges[topic]:
+            readable = min(last, stable.get((topic, partition), last))
+            for at in range(start, readable, ROWS_PER_FILE):
+                end, known = min(at + ROWS_PER_FILE, readable), None if inputs else readable
+                part = OffsetRange(self.bootstrap, topic, partition, at, end, Path(), 0, self.security, stable=known)
+                parts.append(TopicPart(effect, part, inputs))
+        return parts
 
 
 def _read_parts(spark: SparkSession, plan: Plan, folder: Path) -> list[Outcome]:
@@ -342,9 +352,11 @@ def _topic_rows(effect: Effect, hidden: bool) -> Callable[[Any, str], Row]:
             found = extract(Record(decode(message.value()), message.key(), message.headers()))
         except Unreadable as e:
             return made | {"problem": e.reason(hidden)}
-        # a timestamp is in whole ms, so the record was made within 1 ms from it on
-        at_us = message.timestamp()[1] * 1000
-        times = (at_us + 999, at_us) if found.at_us is None else (found.at_us, found.at_us)
+        kind, at_ms = message.timestamp()
+        times: tuple[int | None, int | None] = (found.at_us, found.at_us)
+        if found.at_us is None and (effect.cluster == PRIMARY or kind == TIMESTAMP_LOG_APPEND_TIME):
+            # a timestamp is in whole ms, so the record was made within 1 ms from it on
+            times = at_ms * 1000 + 999, at_ms * 1000
         return made | {"id": found.id, "value": found.value, "at_us": times[0], "after_us": times[1]}
 
     return row

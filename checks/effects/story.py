@@ -93,7 +93,7 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
             row["ending"] = UNSEEN
         return
     inputs = [SUMMED | {"topic": row["topic"]} | of_key for row in sums for of_key in row["inputs"]]
-    effects = {e.name: e.topic for e in resolved.scenario.effects}
+    effects = {e.name: e.own_topic for e in resolved.scenario.effects}
     apps = [app.name for app in resolved.scenario.apps]
     wire = Wire(spark, run, [*chosen, *inputs], [topic for topic in effects.values() if topic], apps)
     facts, seen = wire.facts(), wire.seen()
