@@ -19,10 +19,7 @@ from pathlib import Path
 
 from chaos.cluster import teardown
 from chaos.errors import AftershockError
-from chaos.processes.process import REAPER, MarkedProcess, ProcessId, end, find_marked
-
-BESIDE = "clusters"
-"""The folder of a run with the directories of its other clusters (`Run.clusters`)."""
+from chaos.processes.process import BESIDE, REAPER, MarkedProcess, ProcessId, end, find_marked
 
 
 def end_all(run_dir: Path) -> list[MarkedProcess]:

@@ -326,6 +326,15 @@ def is_paused(process: ProcessId) -> bool:
 REAPER = "reaper"
 
 
+BESIDE = "clusters"
+"""The folder of a run with the directories of its other clusters (`Run.clusters`)."""
+
+
+def run_name(run_dir: Path) -> str:
+    """Return the id of a run; for the directory of another cluster of it, with the name of that cluster behind it."""
+    return f"{run_dir.parents[1].name}/{run_dir.name}" if run_dir.parent.name == BESIDE else run_dir.name
+
+
 @dataclass(frozen=True)
 class MarkedProcess:
     """A process of a run, or a child of one, which inherits the marks."""
@@ -365,7 +374,7 @@ def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -
         identity=identity,
         created=process.create_time(),
         role=env.get(ROLE, ""),
-        run_id=Path(env[RUN_DIR]).name,
+        run_id=run_name(Path(env[RUN_DIR])),
         run_dir=Path(env[RUN_DIR]),
         owner=owner,
         state=process.status(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -232,17 +233,22 @@ class _Exact(_UniqueKeys, yaml.SafeLoader):
 _FAST = type("_Fast", (_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
 
 
+_SETTING = re.compile(r"(.+?\.(?:config|connectors\.[^.]+))\.(.+)")
+"""The place of settings by their Kafka names, and the name of one."""
+
+
 def _apply(raw: dict[str, Any], override: str, option: str = "--set") -> list[Place]:
     """Set one `path=value`, and return the places that have it. option: what gives it, for errors.
 
-    A path names a list item by its number or `name`, and all items of a list by `*`. The rest after `config.` is one
-    key. A missing key on the way gets an empty mapping.
+    A path names a list item by its number or `name`, and all items of a list by `*`. The rest after `config.`, or after
+    the name of a connector, is one key. A missing key on the way gets an empty mapping.
     """
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
         raise ScenarioError(f"{option} {override!r} is not understood; write path=value, such as cluster.brokers=5")
-    head, config, setting = path.strip().partition(".config.")
-    parts = head.replace("[", ".").replace("]", "").split(".") + (["config", setting] if config else [])
+    match = _SETTING.fullmatch(path.strip())
+    head, setting = (match[1], [match[2]]) if match else (path.strip(), [])
+    parts = head.replace("[", ".").replace("]", "").split(".") + setting
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:  # the message leaves the value out, which may be a secret

@@ -45,7 +45,7 @@ from chaos.setup.clients import (
 )
 from chaos.setup.model import Setup, unknown
 from chaos.setup.names import is_called
-from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, TOPIC, placeholders
+from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, TOPIC, names_brokers, placeholders
 from chaos.setup.share import LIMIT, RESET, Share
 from chaos.setup.triggers import Acked, Delivered, Trigger
 
@@ -546,7 +546,7 @@ def _app_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
                     yield f"{where}.{key}: {{group}} has no value; give group"
         if setup.attached and not app.external:
             yield from _names_of_others(app, where)
-        if "bootstrap" not in {name for _, text in app.texts() for name in placeholders(text)} and not (
+        if not any(names_brokers(name) for _, text in app.texts() for name in placeholders(text)) and not (
             app.external or app.files or app.connect
         ):
             yield (

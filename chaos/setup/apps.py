@@ -22,7 +22,15 @@ from chaos.clients.choice import split_command
 from chaos.processes.ports import HOST
 from chaos.setup.connect import Connect
 from chaos.setup.names import PRIMARY, ClientName, GroupId, TopicName, nearest
-from chaos.setup.placeholders import BOOTSTRAP, Text, as_text, form_problems, is_placeholder, placeholders
+from chaos.setup.placeholders import (
+    BOOTSTRAP,
+    Text,
+    as_text,
+    form_problems,
+    is_placeholder,
+    names_brokers,
+    placeholders,
+)
 from chaos.setup.triggers import OneOf, Strict, parsed_by
 from chaos.units import Duration
 
@@ -320,7 +328,7 @@ class App(Strict):
                 yield ("files", name), f"there is no template {template}"
             yield from ((("files", name), f"{template}: {text}") for text in _template_problems(Path(template)))
         names = self.names()
-        if self.files and "bootstrap" not in names:
+        if self.files and not any(map(names_brokers, names)):
             near = nearest("bootstrap", sorted(name for name in names if not is_placeholder(name)))
             yield (
                 ("files",),

@@ -60,8 +60,13 @@ def _checked_place(text: str) -> str:
     return text
 
 
+RECORD = "record"
+"""What `equals` compares in place of one value: the whole record."""
+
+
 def _checked_path(text: str) -> str:
-    parse_path(text)
+    if text != RECORD:
+        parse_path(text)
     return text
 
 
@@ -200,7 +205,11 @@ class Effect(Strict):
         description="one value for all inputs of a key: sum($.amount), min, max, or count(); `id` is then the key",
     )
     by: PlaceText = Field("key", description="aggregate: where the key is in the input: key, or a JSONPath")
-    equals: PathText | None = Field(None, description="where the input has the value that the effect must have, too")
+    equals: PathText | None = Field(
+        None,
+        description="where the input has the value that the effect must have, too; `record` for a copy of the whole "
+        "record: in the partition with the same number, with the same key, value and headers, in the same order",
+    )
     value: PlaceText | None = Field(None, description="where the effect has its value; as in the input if left out")
     at: PlaceText | None = Field(
         None,
@@ -233,8 +242,10 @@ class Effect(Strict):
             yield "cluster: is for a topic"
         if self.aggregate is None:
             yield from ["by: goes with aggregate"] if self.by != "key" else ()
-            if self.value is not None and self.equals is None:
-                yield "value: goes with equals or aggregate"
+            if self.value is not None and (self.equals is None or self.copied):
+                yield "value: goes with equals or aggregate, and not with a whole record"
+            if self.copied and (self.topic is None or self.per.input != 1):
+                yield "equals: a copy of a record is one record of a topic"
             return
         if not (match := _AGGREGATE.fullmatch(self.aggregate)) or bool(match[2]) == (match[1] == "count"):
             yield f"aggregate: {self.aggregate!r} is not understood; write sum($.amount), min, max, or count()"
@@ -296,6 +307,11 @@ class Effect(Strict):
         return self.equals or self.function[1]
 
     @property
+    def copied(self) -> bool:
+        """Whether an effect has to be a copy of its input."""
+        return self.equals == RECORD
+
+    @property
     def compares(self) -> bool:
         """Whether the values of the effects are compared."""
         return self.equals is not None or self.aggregate is not None
@@ -303,7 +319,7 @@ class Effect(Strict):
     @property
     def value_place(self) -> Place | None:
         """Where the effect has its value; None if values are not compared."""
-        if not self.compares:
+        if not self.compares or self.copied:
             return None
         if self.value is not None:
             return Place.parse(self.value)

@@ -84,6 +84,11 @@ def is_placeholder(name: str) -> bool:
     return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP, BOOTSTRAP))
 
 
+def names_brokers(name: str) -> bool:
+    """Return whether the value of a placeholder is the address of a cluster."""
+    return name == "bootstrap" or name.startswith(BOOTSTRAP)
+
+
 def filled(text: str, values: dict[str, str], strict: bool = True) -> str:
     """Return a text with its placeholders replaced, and `{{` and `}}` as single braces.
 

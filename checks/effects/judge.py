@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -318,6 +318,7 @@ class _Singles(_Judged):
             F.count(F.when(wrong, 1)).alias("wrong"),
             F.max(F.when(wrong, F.coalesce("value", F.lit("no value")))).alias("found"),
             F.min("at_us").alias("first_at_us"),
+            F.min("number").alias("first_number"),
             F.when(enough, at_us).alias("at_us"),
             F.when(enough, after_us).alias("after_us"),
         )
@@ -328,9 +329,11 @@ class _Singles(_Judged):
             *("partition", "offset", "copies", "invoked_us", "acked_us", "expected", "found"),
             F.coalesce("state", F.lit("none")).alias("state"),
             *(F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("effects", "wrong")),
-            *("first_at_us", "at_us", "after_us"),
+            *("first_at_us", "first_number", "at_us", "after_us"),
             F.lit(False).alias("unsure"),
         )
+        joined = _in_order(joined) if self.effect.copied else joined
+        joined = joined.drop("first_number")
         strangers = self.rows.where((F.col("origin") == FOREIGN) & ~F.col("before")).groupBy("id", "unsure")
         strangers = strangers.agg(F.count("*").alias("effects"), F.min("at_us").alias("first_at_us"))
         strangers = strangers.withColumns({"state": F.lit("stranger"), "wrong": F.lit(0).cast("long")})
@@ -416,6 +419,29 @@ class _Singles(_Judged):
             return found
         slowest = self.frame.where("late_us is not null").orderBy(F.desc("late_us")).limit(MOST_PLACES)
         return found + self.found("late", slowest, F.desc("late_us"))
+
+
+def _in_order(rows: DataFrame) -> DataFrame:
+    """Return the rows of inputs and their copies; a first copy before the one of an earlier input is wrong, too.
+
+    A mirror that goes on at an older offset copies again what it has copied, and the first copies stay in order.
+    """
+    before = Window.partitionBy("partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+    early = F.col("offset").isNotNull() & (F.col("first_number") < F.max("first_number").over(before))
+    early = F.coalesce(early, F.lit(False)) & (F.col("wrong") == 0)
+    return (
+        rows.withColumn("early", early)
+        .withColumns(
+            {
+                "wrong": F.when(F.col("early"), F.lit(1)).otherwise(F.col("wrong")).cast("long"),
+                "found": F.when(F.col("early"), "a place before the copy of an earlier record").otherwise(
+                    F.col("found")
+                ),
+                "expected": F.when(F.col("early"), "a place after it").otherwise(F.col("expected")),
+            }
+        )
+        .drop("early")
+    )
 
 
 def _percentiles(frame: DataFrame, *columns: str) -> list[dict[str, int]]:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from pyspark.sql import SparkSession
 
 from chaos.drive.beside import addresses
@@ -357,13 +358,22 @@ def _topic_rows(effect: Effect, hidden: bool) -> Callable[[Any, str], Row]:
         if found.at_us is None and (effect.cluster == PRIMARY or kind == TIMESTAMP_LOG_APPEND_TIME):
             # a timestamp is in whole ms, so the record was made within 1 ms from it on
             times = at_ms * 1000 + 999, at_ms * 1000
-        return made | {"id": found.id, "value": found.value, "at_us": times[0], "after_us": times[1]}
+        value = fingerprint(message) if effect.copied else found.value
+        return made | {"id": found.id, "value": value, "at_us": times[0], "after_us": times[1]}
 
     return row
 
 
+def fingerprint(message: Message) -> str:
+    """Return what a copy of a record has, too, as a text without any part of the record."""
+    headers = repr(message.headers()).encode() if message.headers() else None
+    parts = (("key", message.key()), ("value", message.value()), ("headers", headers))
+    hashes = (f"{name} {'none' if part is None else blake2b(part, digest_size=8).hexdigest()}" for name, part in parts)
+    return ", ".join([f"partition {message.partition()}", *hashes])
+
+
 def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
-    path = effect.input_value
+    path = "" if effect.copied else effect.input_value
     decode = decoder(form)
     value_place, by = (Place.parse(path) if path else None), Place.parse(effect.by)
 
@@ -372,12 +382,13 @@ def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
             record = Record(decode(message.value()), message.key(), message.headers())
         except Unreadable:
             record = Record(None, message.key(), message.headers())
+        value = fingerprint(message) if effect.copied else "1"
         return {
             "effect": effect.name,
             "partition": message.partition(),
             "offset": message.offset(),
             "key": canonical(at_place(by, record)),
-            "value": canonical(at_place(value_place, record)) if value_place else "1",
+            "value": canonical(at_place(value_place, record)) if value_place else value,
         }
 
     return row

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from chaos.cluster.deployment import start_reaper
+from chaos.cluster.reaper import end_all
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned
 from chaos.run.directory import Run
@@ -35,6 +36,14 @@ def test_the_reaper_ends_everything_when_the_owner_is_gone(
     log = (run.logs / "reaper.log").read_text()
     assert f"its owner, process {owner.pid}, is gone" in log
     assert "broker-1" in log and "broker-2" in log
+
+
+def test_the_end_of_a_run_ends_its_other_clusters(run: Run, sleeper: Start) -> None:
+    beside = run.beside("dr")
+    beside.brokers.mkdir(parents=True)
+    broker = sleeper("broker-1", ProcessId.current(), of=beside)
+    assert [p.identity for p in end_all(run.path)] == [broker.identity]
+    assert not broker.identity.alive() and not beside.brokers.exists()
 
 
 def test_the_reaper_ends_everything_at_the_deadline_even_with_a_live_owner(run: Run, sleeper: Start) -> None:

@@ -102,3 +102,13 @@ def test_gc_of_one_run_or_of_all(only: None, run: Run, sleeper: Start, tmp_path:
     assert [one.split()[0] for one in gc(run.run_id)] == ["first"]
     assert [one.split()[0] for one in gc(str(second.path))] == ["second"]
     assert [one.split()[0] for one in gc(force_all=True)] == ["third"]
+
+
+def test_gc_of_a_run_ends_its_other_clusters_too(only: None, run: Run, sleeper: Start, tmp_path: Path) -> None:
+    another = Run.create(tmp_path, "another")
+    for whole in (run, another):
+        whole.beside("dr").logs.mkdir(parents=True)
+        sleeper("broker-1", ProcessId.current(), of=whole.beside("dr"))
+    assert gc(str(tmp_path)) == [], "a folder of runs is no run"
+    assert [one.split(" (")[0] for one in gc(run.run_id)] == [f"broker-1 of {run.run_id}/dr"]
+    assert [one.split(" (")[0] for one in gc(str(another.path))] == ["broker-1 of another/dr"]

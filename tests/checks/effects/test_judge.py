@@ -321,6 +321,49 @@ def test_a_wrong_value(spark, story):
     )
 
 
+@pytest.mark.parametrize(
+    ("made", "wrong"),
+    [
+        ([0, 1, 2], 0),
+        ([0, 1, 0, 1, 2], 0),  # a mirror that goes on at an older offset
+        ([0, 2, 1, 2], 1),
+        ([2, 0, 1], 1),
+        ([2, 1, 0], 2),
+        ([0, 2], 0),  # one is missing, and none is at a wrong place
+    ],
+)
+def test_a_first_copy_before_the_copy_of_an_earlier_record_is_wrong(spark, story, made, wrong):
+    s = story(f"{TOPIC}, equals: record", inputs=0)
+    for seq in range(3):
+        s.input(seq, value=f"partition 0, value {seq}")
+    for number, seq in enumerate(made):
+        s.effect(seq, at=5 + number, value=f"partition 0, value {seq}")
+    assert s.judge(spark)["wrong"] == wrong
+    found = "has a place before the copy of an earlier record in invoices and not a place after it"
+    assert all(found in text for text in words(s, "wrong"))
+
+
+def test_the_order_of_copies_is_by_partition(spark, story):
+    s = story(f"{TOPIC}, equals: record", inputs=0)
+    for seq, partition in enumerate([0, 1, 0]):
+        s.input(seq, partition=partition, copies=0)
+        s.logged(seq, partition=partition)
+        s.values.append({"effect": "invoices", "partition": partition, "offset": seq, "value": "a"})
+    for number, seq in enumerate([1, 0, 2]):
+        s.effect(seq, at=5 + number, value="a")
+    assert s.judge(spark) == CLEAN | {"wrong": 0}
+
+
+def test_a_copy_with_another_key_is_wrong_once(spark, story):
+    s = story(f"{TOPIC}, equals: record", inputs=0)
+    for seq in range(2):
+        s.input(seq, value="key a")
+    for seq, value in ((1, "key b"), (0, "key a")):
+        s.effect(seq, at=5 - seq, value=value)
+    assert s.judge(spark) == CLEAN | {"wrong": 1}
+    assert "has key b in invoices and not key a" in words(s, "wrong")[0]
+
+
 def test_a_value_of_what_was_not_written_is_not_wrong_and_counts_once(spark, story):
     s = story(f"{TOPIC}, equals: $.amount", inputs=0)
     s.input(0, "fail", copies=1, value="1")

@@ -14,7 +14,7 @@ from chaos.errors import ClusterError
 from chaos.ledger.schemas import LOG_RANGE
 from chaos.run.events import EventLog, read_events
 from checks.effects import read as reading
-from checks.effects.read import Plan, SourcePart, TopicPart, read_effects
+from checks.effects.read import Plan, SourcePart, TopicPart, fingerprint, read_effects
 from checks.readback.source import ROWS_PER_FILE, OffsetRange
 from checks.readback.stage import SMALL
 from tests.support.fake_runs import FakeRun
@@ -185,6 +185,44 @@ def test_the_time_that_a_record_says_is_its_own(tmp_path, monkeypatch):
     effect = FakeRun(tmp_path, text).resolved.scenario.effects[0]
     row = reading._topic_rows(effect, False)(message(5, b'{"id": "a", "at": 1700000000123}'), "")
     assert (row["after_us"], row["at_us"]) == (1_700_000_000_123_000, 1_700_000_000_123_000)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "times"),
+    [("primary", 1, (7000, 7999)), ("dr", 1, (None, None)), ("dr", 2, (7000, 7999))],
+)
+def test_a_mirror_keeps_timestamps_so_elsewhere_only_the_time_of_the_broker_counts(tmp_path, cluster, kind, times):
+    made = FakeRun(tmp_path, TOPIC_SCENARIO).resolved.scenario.effects[0].model_copy(update={"cluster": cluster})
+    record = message(5, b'{"id": "a"}')
+    record.timestamp = lambda: (kind, 7)
+    row = reading._topic_rows(made, False)(record, "")
+    assert (row["after_us"], row["at_us"]) == times
+
+
+def test_a_copy_has_the_partition_the_key_the_value_and_the_headers_of_a_record():
+    record, prints = message(5, b"a"), []
+    prints.append(fingerprint(record))
+    assert fingerprint(message(6, b"a", at_ms=8)) == prints[0], "another offset and time"
+    for name, value in (("partition", 1), ("key", b""), ("value", b""), ("headers", [("a", None)])):
+        other = message(5, b"a")
+        setattr(other, name, lambda value=value: value)
+        prints.append(fingerprint(other))
+    other.headers = lambda: [("a", b"")]
+    assert len({*prints, fingerprint(other)}) == 6
+    assert prints[0].startswith("partition 0, key none, value ") and prints[0].endswith(", headers none")
+
+
+def test_a_topic_of_another_cluster_is_read_there(tmp_path, monkeypatch):
+    text = TOPIC_SCENARIO.replace("topic: mails, id", "topic: orders, cluster: dr, id")
+    fake = FakeRun(tmp_path, f"{text}clusters: {{dr: {{brokers: 1}}}}\n")
+    pq.write_table(LOG_RANGE.empty_table(), fake.run.ledger / "log_range.parquet")
+    monkeypatch.setattr(reading, "addresses", lambda run, clusters: dict.fromkeys(clusters, "there:1"))
+    ends = {("here:1", "invoices"): 3, ("there:1", "orders"): 5}
+    monkeypatch.setattr(reading, "log_ranges", lambda at, topics, security: {(topics[0], 0): (0, ends[at, topics[0]])})
+    monkeypatch.setattr(reading, "stable_offsets", lambda bootstrap, topics, security: {})
+    parts = reading._plan(None, fake.run, fake.resolved, "here:1", None).parts
+    found = {(p.effect.name, p.range.bootstrap, p.range.topic, p.range.end) for p in parts}
+    assert found == {("invoices", "here:1", "invoices", 3), ("mails", "there:1", "orders", 5)}
 
 
 def test_a_query_is_read_by_this_process_however_much_there_is(tmp_path, monkeypatch):
