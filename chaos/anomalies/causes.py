@@ -241,6 +241,10 @@ CAUSES: dict[str, Cause] = {
         "the library passed on a record that a fault of the run gave twice, and the work is not idempotent", _ONCE
     ),
     "altered": Cause("the application worked with what it got, or could not", _CHECKS),
+    "lost_place": Cause(
+        "the library, or the application, left records out where a fault of the run gave others twice",
+        {"": "a library that leaves out a repeated batch and nothing else; no broker gives a batch twice"},
+    ),
     "late_behind": Cause("the application came to it late, because its work is slower than its inputs", _PACE),
     "late_down": Cause("an instance ended, and its partition had no owner until the group noticed", _HANDOVER),
     "late_moved": Cause("its partition moved to another instance meanwhile", _STILL),

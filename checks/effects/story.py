@@ -9,7 +9,8 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 | kind      | cause                       | what was seen                                                             |
 |-----------|-----------------------------|---------------------------------------------------------------------------|
 | any       | altered                     | a fault of the run had changed the answer with it                         |
-| missing   | commit_first                | fetched, committed past, and its instance ended before another commit     |
+| missing   | lost_place                  | the same, and all that faults of the run changed are batches given twice  |
+|           | commit_first                | fetched, committed past, and its instance ended before another commit     |
 |           | commit_first_or_passed_over | the same, but the instance committed further before it ended              |
 |           | send_failed                 | fetched, committed past, and a send to the topic of the effect failed     |
 |           | passed_over                 | fetched, committed past, and its instance went on                         |
@@ -46,7 +47,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 
@@ -69,6 +70,8 @@ NEVER = frozenset({"commit_first", "skipped", "set_past", "unread", "not_owner",
 """Causes by which an input may be in a sum twice, or not at all."""
 MOST_WAYS = 20_000
 CHANGED = "a fault of the run had changed the answer with it"
+CHANGING = frozenset({"wire.duplicate", "wire.corrupt", "wire.error"})
+"""The faults that change answers."""
 
 
 def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Sequence[Row], most: int) -> None:
@@ -96,13 +99,19 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     effects = {e.name: e.own_topic for e in resolved.scenario.effects}
     apps = [app.name for app in resolved.scenario.apps]
     wire = Wire(spark, run, [*chosen, *inputs], [topic for topic in effects.values() if topic], apps)
-    facts, seen = wire.facts(), wire.seen()
+    changing = {fault.kind for fault in resolved.scenario.faults if fault.kind in CHANGING}
+    facts, seen = replace(wire.facts(), only_doubled=changing == {"wire.duplicate"}), wire.seen()
     for row, of_row in zip(chosen, seen, strict=False):
         row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
     of_inputs = iter(zip(inputs, seen[len(chosen) :], strict=True))
     for row in sums:
         of_key = list(islice(of_inputs, len(row["inputs"])))
         row.update(tell_sum(row, of_key, facts, effects[row["effect"]] or ""))
+
+
+def _altered(facts: Facts) -> str:
+    """Return the cause of a missing effect after a changed answer."""
+    return "lost_place" if facts.only_doubled else "altered"
 
 
 def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
@@ -252,7 +261,7 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
         last = fetches[-1]
         story.all_fetches(fetches)
         if last.get("made"):
-            return f"{CHANGED}, and no commit passed it", "altered"
+            return f"{CHANGED}, and no commit passed it", _altered(story.facts)
         end = story.end(last["instance"], last["answered_us"])
         ending = "no member fetched it again" if end else "no commit passed it"
         return ending, _stopped(story.facts) or "unfinished"
@@ -265,7 +274,7 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     if not own:
         return f"{instance} is not seen to have fetched it", "not_owner"
     if own[-1].get("made"):
-        return CHANGED, "altered"
+        return CHANGED, _altered(story.facts)
     if again:
         return "its effect is missing after that too", "passed_over"
     end = story.facts.end(instance, at_us)

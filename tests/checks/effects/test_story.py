@@ -785,6 +785,10 @@ def test_an_application_is_not_blamed_for_what_a_fault_changed():
     ] == ("given_twice")
     assert story("missing", facts(), fetches=[FETCHED[0] | MADE], commits=FURTHER)[0]["cause"] == "altered"
     assert story("missing", facts(KILLED), fetches=[FETCHED[0] | MADE])[0]["cause"] == "altered"
+    doubled = replace(facts(), only_doubled=True)
+    assert story("missing", doubled, fetches=[FETCHED[0] | MADE], commits=FURTHER)[0]["cause"] == "lost_place"
+    assert story("missing", doubled, fetches=[FETCHED[0] | MADE])[0]["cause"] == "lost_place"
+    assert story("missing", doubled, fetches=FETCHED, commits=FURTHER)[0]["cause"] == "passed_over"
 
 
 def test_the_number_of_a_kind_has_the_cause_that_all_findings_share():
