@@ -264,8 +264,7 @@ def _validated(run: Run) -> list[Expectation]:
 
 def _bootstrap(run: Run) -> str:
     """Return the addresses of the cluster. Raises `RunDirError` if none accepts a connection."""
-    cluster = read_json(run.cluster, "description of the cluster") if run.cluster.exists() else {}
-    bootstrap = str(cluster.get("bootstrap") or "") if isinstance(cluster, dict) else ""
+    bootstrap = run.bootstrap
     if not any(_answers(address) for address in bootstrap.split(",")):
         raise RunDirError(
             f"the log of {run.path} was never read back, and its cluster is gone ({bootstrap or 'no address'} does not "

@@ -62,7 +62,7 @@ def deploy(
 
 def addresses(run: Run, clusters: Iterable[str]) -> dict[str, str]:
     """Return the bootstrap servers of the clusters by name."""
-    return {name: state.load(run.beside(name)).bootstrap for name in clusters}
+    return {name: run.beside(name).bootstrap for name in clusters}
 
 
 def end_brokers(run: Run, clusters: Iterable[str]) -> None:

@@ -75,14 +75,14 @@ class ConnectorFault(AppFault[S]):
 
     def _order(self, world: World, path: str, body: Mapping[str, str] | None = None, **more: Any) -> list[Any]:
         """Give an order about the connector; return the answers."""
-        from chaos.apps.connect import order
+        from chaos.kafka.connect import order
 
         name = self._connector(world)
         return [order(worker, f"/connectors/{name}{path}", body, **more) for worker in self._workers(world)]
 
     def _all(self, state: str, world: World) -> int:
         """Return how many tasks of the connector there are if all are in a state, and the connector, too; else 0."""
-        from chaos.apps.connect import states
+        from chaos.kafka.connect import states
 
         seen = [states(worker, self._connector(world)) for worker in self._workers(world)]
         reached = all(set(one.values()) == {state} for one in seen)

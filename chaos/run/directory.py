@@ -107,6 +107,12 @@ class Run:
     brokers = _Entry("brokers", "The data of the brokers; removed with the cluster.")
     clusters = _Entry("clusters", "A directory like this one for each cluster beside the first one, by its name.")
 
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of the brokers in `cluster.json`; empty without them. Raises `RunDirError` if it is damaged."""
+        deployed = read_json(self.cluster, "description of the cluster") if self.cluster.exists() else None
+        return str(deployed.get("bootstrap") or "") if isinstance(deployed, dict) else ""
+
     def beside(self, name: str) -> Run:
         """Return the directory of another cluster of the run. It may not exist yet."""
         return Run(self.clusters / name)

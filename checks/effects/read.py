@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from pyspark.sql import SparkSession
 
-from chaos.drive.beside import addresses
 from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
 from chaos.effects.receiver import LEFT
 from chaos.effects.sources import (
@@ -188,7 +187,8 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
     effects = resolved.scenario.effects
     ranges = _ranges(run, bootstrap, {e.own_topic for e in effects if e.own_topic is not None}, security)
     places = {PRIMARY: _Topics(bootstrap, security, ranges)}
-    for name, address in addresses(run, resolved.scenario.clusters).items():
+    for name in resolved.scenario.clusters:
+        address = run.beside(name).bootstrap
         topics = sorted({e.topic for e in effects if e.cluster == name and e.topic is not None})
         places[name] = _Topics(address, None, _existing(address, topics, None))
     hidden = resolved.scenario.hides_payloads

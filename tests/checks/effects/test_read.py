@@ -12,6 +12,7 @@ import pytest
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError
 from chaos.ledger.schemas import LOG_RANGE
+from chaos.run.directory import write_json
 from chaos.run.events import EventLog, read_events
 from checks.effects import read as reading
 from checks.effects.read import Plan, SourcePart, TopicPart, fingerprint, read_effects
@@ -216,7 +217,8 @@ def test_a_topic_of_another_cluster_is_read_there(tmp_path, monkeypatch):
     text = TOPIC_SCENARIO.replace("topic: mails, id", "topic: orders, cluster: dr, id")
     fake = FakeRun(tmp_path, f"{text}clusters: {{dr: {{brokers: 1}}}}\n")
     pq.write_table(LOG_RANGE.empty_table(), fake.run.ledger / "log_range.parquet")
-    monkeypatch.setattr(reading, "addresses", lambda run, clusters: dict.fromkeys(clusters, "there:1"))
+    fake.run.beside("dr").path.mkdir(parents=True)
+    write_json(fake.run.beside("dr").cluster, {"bootstrap": "there:1"})
     ends = {("here:1", "invoices"): 3, ("there:1", "orders"): 5}
     monkeypatch.setattr(reading, "log_ranges", lambda at, topics, security: {(topics[0], 0): (0, ends[at, topics[0]])})
     monkeypatch.setattr(reading, "stable_offsets", lambda bootstrap, topics, security: {})
