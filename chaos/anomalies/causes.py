@@ -249,6 +249,14 @@ CAUSES: dict[str, Cause] = {
     "late_down": Cause("an instance ended, and its partition had no owner until the group noticed", _HANDOVER),
     "late_moved": Cause("its partition moved to another instance meanwhile", _STILL),
     "late_work": Cause("the work took the time, or work on what was fetched before it", _POLLS),
+    "miscopied": Cause(
+        "the copy is not what was read",
+        {
+            "": "pass keys, values and headers on as bytes, and keep partitions and their order",
+            "java": "converters that pass bytes on, also of headers (header.converter of Kafka Connect), one task for "
+            "each partition, and max.in.flight.requests.per.connection=1 or an idempotent producer",
+        },
+    ),
     "miscalculated": Cause(
         "the work makes another value of it",
         {"": "run the work on this input alone: types of numbers (decimal, not float), rounding, default values"},

@@ -104,6 +104,8 @@ class Facts:
     """Changes of the committed offsets of groups by faults."""
     only_doubled: bool = False
     """Whether the faults of the run that change answers only give batches twice."""
+    copies: frozenset[str] = frozenset()
+    """The effects that are to be copies of their inputs."""
 
     def change(self, finding: Row, after_us: int, until_us: float, past: bool) -> OffsetChange | None:
         """Return the first certain change by a fault that moved a group in a time span: past an input, or back to it.

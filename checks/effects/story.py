@@ -33,7 +33,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 | late      | late_behind                 | most of the time before its first fetch, and its partition did not move   |
 |           | late_down, late_moved       | the same, or before its last fetch, and an instance ended, or gave it up  |
 |           | late_work                   | most of the time behind its last fetch                                    |
-| wrong     | miscalculated               | fetched as it is in the log                                               |
+| wrong     | miscalculated, miscopied    | fetched as it is in the log; the same, of an effect that is to be a copy  |
 |           | any of missing, duplicate   | of a sum: what is too little or too much are the amounts of such inputs   |
 |           | state_lost                  | of a sum: the inputs that an instance fetched which ended are not in it   |
 | unexpected | read_uncommitted           | fetched as read_uncommitted, and its transaction was aborted              |
@@ -100,7 +100,9 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     apps = [app.name for app in resolved.scenario.apps]
     wire = Wire(spark, run, [*chosen, *inputs], [topic for topic in effects.values() if topic], apps)
     changing = {fault.kind for fault in resolved.scenario.faults if fault.kind in CHANGING}
-    facts, seen = replace(wire.facts(), only_doubled=changing == {"wire.duplicate"}), wire.seen()
+    copies = frozenset(effect.name for effect in resolved.scenario.effects if effect.copied)
+    facts = replace(wire.facts(), only_doubled=changing == {"wire.duplicate"}, copies=copies)
+    seen = wire.seen()
     for row, of_row in zip(chosen, seen, strict=False):
         row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
     of_inputs = iter(zip(inputs, seen[len(chosen) :], strict=True))
@@ -418,7 +420,8 @@ def _wrong(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence
         story.write(write, "its effect was acknowledged" if write["outcome"] == "ok" else "its effect was sent")
     if any(r.get("made") for r in own):
         return CHANGED, "altered"
-    return "the fetched record is the one in the log", "miscalculated"
+    cause = "miscopied" if finding["effect"] in story.facts.copies else "miscalculated"
+    return "the fetched record is the one in the log", cause
 
 
 def _unexpected(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:

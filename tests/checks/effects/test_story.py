@@ -719,6 +719,9 @@ def test_the_cause_of_a_wrong_value(cause, seen, words):
 def test_the_time_of_a_wrong_effect_that_is_no_record_says_what_was_fetched_before():
     own = {"times_us": [at(12.4)], "fetches": [*FETCHED, fetch("billing/2", 13) | MADE]}
     assert story("wrong", facts(), **own)[0]["cause"] == "miscalculated"
+    copying = replace(facts(), copies=frozenset({"invoices"}))
+    assert story("wrong", copying, **own)[0]["cause"] == "miscopied"
+    assert story("wrong", copying, **own, effect="mails")[0]["cause"] == "miscalculated"
     for outcome, how in (("ok", "acknowledged"), ("unknown", "sent")):
         assert (
             f"its effect was {how} at 12.4 s"
