@@ -22,8 +22,6 @@ def beside_problems(setup: Setup) -> Iterator[str]:
             yield f"{where}.security: clients of a cluster beside the first one have no login; leave it out"
         if cluster.proxy:
             yield f"{where}.proxy: the relay is before the first cluster only; leave it out"
-        if len(cluster.racks) > cluster.brokers:
-            yield f"{where}.racks: {len(cluster.racks)} racks do not fit {cluster.brokers} brokers"
     known = [PRIMARY, *setup.clusters]
     for i, app in enumerate(setup.apps):
         where = f"apps[{i}]"

@@ -23,7 +23,7 @@ from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import GATES, bugs, shipped, titles
 from chaos.setup.clients import Assign, Subscribe
-from chaos.setup.names import nearest
+from chaos.setup.names import PRIMARY, nearest
 from chaos.setup.share import Share
 
 __all__ = [
@@ -109,6 +109,7 @@ def _client_options(client: str | None) -> dict[str, str | None]:
 def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
     """Return the scenario of a YAML text. `where` is its origin in errors. All variants are checked."""
     raw, source = read_mapping(text, where, "scenario", "title, topics, producers, …"), Source(text, where)
+    _move_first_cluster(raw, source)
     for override in overrides:
         for path in _apply(raw, override):
             source.changes[path] = f"--set {override.partition('=')[0].strip()}"
@@ -123,6 +124,17 @@ def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "
         names = ", ".join(sides) or "none"
         raise ScenarioError(f"{where} has no variant {variant!r}{nearest(variant, sides)} (variants: {names})")
     return sides[variant]
+
+
+def _move_first_cluster(raw: dict[str, Any], source: Source) -> None:
+    """Make `clusters.primary` the `cluster`, which options set. Raises `ScenarioError` if there are both."""
+    clusters = raw.get("clusters")
+    if not isinstance(clusters, dict) or PRIMARY not in clusters:
+        return
+    if "cluster" in raw:
+        raise ScenarioError(f"{source.origin(('cluster',))}: cluster: is clusters.{PRIMARY}; give one of the two")
+    raw["cluster"], raw["clusters"] = clusters[PRIMARY], {n: c for n, c in clusters.items() if n != PRIMARY}
+    source.move(("clusters", PRIMARY), ("cluster",))
 
 
 def of_mapping(raw: dict[str, Any], where: str) -> Scenario:

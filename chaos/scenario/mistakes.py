@@ -81,6 +81,10 @@ class Source:
         """Return whether a path is in the file, or is changed."""
         return path in self.changes or path in self._lines()
 
+    def move(self, old: Path, new: Path) -> None:
+        """Note that values are at another path than in the file."""
+        self.changes |= {(*new, *path[len(old) :]): path for path in self._lines() if path[: len(old)] == old}
+
     def _lines(self) -> dict[Path, int]:
         if self._found is None:
             self._found = dict(lines_of(yaml.compose(self.text, Loader=yaml.SafeLoader)))

@@ -227,6 +227,7 @@ def problems(
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)
     yield from beside_problems(setup)
+    yield from _other_cluster_problems(setup)
     yield from _topic_problems(setup, faults)
     yield from cluster_setting_problems(setup, faults)
     yield from limit_problems(setup, expect)
@@ -291,6 +292,14 @@ def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str
             f"cluster.memory: {cluster.memory} bytes are too few for a heap of {cluster.heap}; "
             f"a JVM needs about {JVM_BYTES // 2**20} MiB besides its heap"
         )
+
+
+def _other_cluster_problems(setup: Setup) -> Iterator[str]:
+    """Yield what is wrong with clusters beside the first one, by the rules of the first one."""
+    for name, cluster in setup.clusters.items():
+        alone = setup.model_copy(update={"cluster": cluster, "clusters": {}, "topics": []})
+        for problem in (*_cluster_problems(alone, ()), *cluster_setting_problems(alone, ())):
+            yield f"clusters.{name}{problem.removeprefix('cluster')}"
 
 
 def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
 
 from chaos.clients.choice import DEFAULT, Client
 from chaos.cluster.drivers import DriverName
@@ -23,7 +23,7 @@ from chaos.relay.roles import Payloads
 from chaos.setup.apps import App
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.setup.effects import Effect
-from chaos.setup.names import PRIMARY, Bootstrap, ClientName, RackName, TopicName
+from chaos.setup.names import Bootstrap, ClientName, RackName, TopicName
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
 from chaos.units import Duration, Release, Size
@@ -229,18 +229,6 @@ class Setup(Strict):
     apps: list[App] = Field([], description="applications of the user, which know nothing of Aftershock")
     effects: list[Effect] = Field([], description="what these applications have to do for each input")
     _in_transactions: frozenset[str] = PrivateAttr(default=frozenset())
-
-    @model_validator(mode="before")
-    @classmethod
-    def _first_cluster(cls, data: Any) -> Any:
-        """Take `clusters.primary` as `cluster`."""
-        clusters = data.get("clusters") if isinstance(data, dict) else None
-        if not isinstance(clusters, dict) or PRIMARY not in clusters:
-            return data
-        if "cluster" in data:
-            raise ValueError(f"cluster: is clusters.{PRIMARY}; give one of the two")
-        others = {name: cluster for name, cluster in clusters.items() if name != PRIMARY}
-        return {**data, "cluster": clusters[PRIMARY], "clusters": others}
 
     @property
     def attached(self) -> bool:

@@ -29,6 +29,15 @@ def test_the_cluster_primary_is_the_one_of_topics_and_clients():
     assert made(app="command: 'mirror {bootstrap}'").apps[0].uses_primary
 
 
+def test_options_change_the_cluster_primary():
+    config = "{primary: {brokers: 1, config: {num.io.threads: 1, num.partitions: 2}}, dr: {kafka: 4.3.1}}"
+    options = ["cluster.kafka=3.9.2", "cluster.config.num.partitions=3", "clusters.dr.brokers=2"]
+    scenario = parse(TEXT % (config, APP, EFFECT), "m.yaml", options)
+    assert (scenario.cluster.brokers, scenario.cluster.kafka) == (1, "3.9.2")
+    assert scenario.cluster.config == {"num.io.threads": 1, "num.partitions": 3}
+    assert (scenario.clusters["dr"].kafka, scenario.clusters["dr"].brokers) == ("4.3.1", 2)
+
+
 def test_an_effect_may_be_in_a_topic_of_the_same_name_as_the_inputs_in_another_cluster():
     effect = made().effects[0]
     assert (effect.own_topic, effect.describe()) == (None, "topic orders of cluster dr")
@@ -41,8 +50,13 @@ def test_an_effect_may_be_in_a_topic_of_the_same_name_as_the_inputs_in_another_c
         ({"clusters": "{primary: {}, dr: {driver: docker}}"}, "clusters.dr.driver: a cluster beside the first one"),
         ({"clusters": "{dr: {security: {protocol: SSL}}}"}, "clusters.dr.security: clients of a cluster beside"),
         ({"clusters": "{dr: {proxy: true}}"}, "clusters.dr.proxy: the relay is before the first cluster only"),
-        ({"clusters": "{dr: {brokers: 1, racks: [a, b]}}"}, "clusters.dr.racks: 2 racks do not fit 1 brokers"),
-        ({"clusters": f"{TWO}\ncluster: {{}}"}, "cluster: is clusters.primary; give one of the two"),
+        (
+            {"clusters": "{dr: {brokers: 1, racks: [a, b]}}"},
+            "clusters.dr.racks: 2 racks do not fit 1 brokers",
+        ),
+        ({"clusters": f"{TWO}\ncluster: {{}}"}, "m.yaml:5: cluster: is clusters.primary; give one of the two"),
+        ({"clusters": "{primary: {brokers: 0}}"}, "m.yaml:4: cluster.brokers"),
+        ({"clusters": "{dr: {config: {a: 1}}}"}, "m.yaml:4: clusters.dr.config: a is no setting of a broker of Kafka"),
         ({"clusters": "{}"}, "apps[0].cluster: 'dr' is not one of the clusters (primary)"),
         ({"app": "cluster: drr, command: x"}, "apps[0].cluster: 'drr' is not one of the clusters (primary, dr)"),
         ({"app": "command: 'x {bootstrap.b}'"}, "apps[0].command[1]: {bootstrap.b}: 'b' is not one of the clusters"),
