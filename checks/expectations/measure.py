@@ -265,7 +265,7 @@ def _may_change(term: Term, count: int, replaced: bool) -> bool:
     replaced: whether a later value takes the place of an earlier one, so that what is wrong may become right.
     """
     if term.split == "missing":
-        return count > 0
+        return count >= term.at_least > 0 or (term.at_most is not None and count > term.at_most)
     if term.split == "wrong" and replaced:
         return True
     return count <= term.at_most if term.at_most is not None else count < term.at_least

@@ -176,6 +176,20 @@ def test_missing_effects_prove_nothing_while_others_still_come(judged):
 
 
 @pytest.mark.parametrize(
+    ("bounds", "missing", "verdict"),
+    [
+        ("{missing: {max: 2}}", 2, "pass"),  # fewer are allowed, too
+        ("{missing: {max: 2}}", 3, "inconclusive"),
+        ("{missing: {min: 2}}", 2, "inconclusive"),  # fewer are not
+        ("{missing: {min: 2}}", 1, "fail"),
+        ("{missing: {min: 1, max: 2}}", 2, "inconclusive"),
+    ],
+)
+def test_what_is_missing_can_only_become_less(judged, bounds, missing, verdict):
+    assert judged(CLEAN | {"missing": missing}, bounds, unsettled=True)[0]["missing"] == verdict
+
+
+@pytest.mark.parametrize(
     ("number", "bounds", "verdict"),
     [
         (0, "{}", "inconclusive"),
