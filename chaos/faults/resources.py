@@ -32,7 +32,7 @@ from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, Experiment, Fault, FaultSpec, World
 from chaos.faults.brokers import BrokerKill
-from chaos.faults.targets import BrokerFault, is_gone, node_name, start_down
+from chaos.faults.targets import BrokerFault, is_gone, is_only, node_name, start_down
 from chaos.kafka.metadata import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.preload.libraries import FAST, Delayed, Delays
@@ -223,6 +223,8 @@ class DiskLimitSpec(FaultSpec):
 class DiskLimit(BrokerFault[DiskLimitSpec], spec=DiskLimitSpec):
     """A log that cannot grow. Proof: the broker ended at a failed append, and left the partition's ISR.
 
+    Of the only broker, it is enough that it ended: no other one takes it out of the ISR.
+
     Proof with several data folders: the broker itself reports that the folder failed, and left the partition's ISR. It
     ends with the last folder.
     """
@@ -247,6 +249,8 @@ class DiskLimit(BrokerFault[DiskLimitSpec], spec=DiskLimitSpec):
         """Check that the broker ended: Kafka exits when its last log directory has a write error."""
         from chaos.kafka.client import log_dirs
 
+        if is_only(self.broker, world) and not world.cluster.broker_alive(self.broker):
+            return f"{self.resolved} ended: it could not append to its log; it is the only one"
         now = world.observer.partition(self._partition)
         if now is None or self.broker in (now.leader, *now.isr):
             return None

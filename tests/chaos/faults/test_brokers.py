@@ -276,6 +276,18 @@ def test_a_folder_that_the_broker_has_not_lost_is_no_proof(monkeypatch, seen):
     assert fault.proof(world) is None
 
 
+@pytest.mark.parametrize(("ids", "down", "proven"), [((1,), True, True), ((1,), False, False), ((1, 2), True, False)])
+def test_the_only_broker_ended_at_a_full_disk_though_no_other_takes_its_leadership(monkeypatch, ids, down, proven):
+    cluster = Folders()
+    fault, world = lost_folder(monkeypatch, cluster, leader=1, isr=(1,))
+    fault.inject(world)
+    cluster.broker_ids = ids
+    cluster.down.update({1} if down else ())
+    assert (fault.proof(world) is not None) == proven
+    if proven:
+        assert fault.proof(world) == "broker 1 ended: it could not append to its log; it is the only one"
+
+
 def test_a_broker_that_lost_its_last_folder_ended(monkeypatch):
     cluster = Folders()
     fault, world = lost_folder(monkeypatch, cluster)
