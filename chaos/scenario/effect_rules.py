@@ -94,8 +94,11 @@ def _bound_problems(where: str, effect: Effect, bound: EffectBound) -> Iterator[
         yield f"{where}.wrong: no value of {effect.name} is compared; give equals or aggregate in effects"
     if effect.aggregate and bound.late:
         yield f"{where}.late: {effect.name} is an aggregate, which no single input ends; leave late out"
-    if (effect.sql or "").startswith("jdbc:") and bound.late and effect.at is None:
-        yield f"{where}.late: the run does not look at a jdbc: database while it drives; give at in effects"
+    if effect.aggregate and bound.behind:
+        yield f"{where}.behind: {effect.name} is an aggregate, which no single input ends; leave behind out"
+    for key in ("late", "behind"):
+        if (effect.sql or "").startswith("jdbc:") and getattr(bound, key) and effect.at is None:
+            yield f"{where}.{key}: the run does not look at a jdbc: database while it drives; give at in effects"
 
 
 def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:

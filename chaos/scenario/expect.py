@@ -124,6 +124,11 @@ class EffectBound(Strict):
     late: TimeBound | None = Field(
         None, description="time from the acknowledgement of an input to its effect, to the last one if it has several"
     )
+    behind: Count | None = Field(
+        None,
+        description="inputs that were acknowledged when a fault came, and had no effect yet, at the fault with most of "
+        "them: what would be lost if all ended there (RPO)",
+    )
     at_least_once: bool = Field(
         False,
         description="whether work may be repeated where `explore` crashes the application or loses an answer: then any "

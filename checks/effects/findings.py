@@ -10,10 +10,11 @@ from chaos.ledger.schemas import EFFECT_READS
 from chaos.run.directory import Run
 from chaos.run.result import EFFECT_KINDS, EffectCount, EffectStory, Frame
 from chaos.scenario.resolve import Resolved
+from checks.effects.tables import BEHIND
 from checks.evidence import audit_rows, ledger_rows
 
 Row = dict[str, Any]
-KINDS = (*EFFECT_KINDS, "late")
+KINDS = (*EFFECT_KINDS, BEHIND, "late")
 LISTED = 20
 """Findings of a kind in the report."""
 SHOWN = 3
@@ -28,7 +29,7 @@ def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCou
     for effect in resolved.scenario.effects:
         read = reads.get(effect.name)
         of_effect = {row["kind"]: row for row in totals if row["effect"] == effect.name}
-        counts = {kind: row for kind, row in of_effect.items() if kind in KINDS}
+        counts = {kind: row for kind, row in of_effect.items() if kind in KINDS and row["count"] is not None}
         first = {
             kind: [sentence(f, began_us) for f in findings if (f["effect"], f["kind"]) == (effect.name, kind)][:LISTED]
             for kind in KINDS
@@ -65,9 +66,10 @@ def describe(kind: str, count: int, examined: int, effect: str, findings: Sequen
         "duplicate": f"{count:,} {noun} {be} more than the inputs must have",
         "unexpected": f"{count:,} {noun} {'has' if one else 'have'} no input that was written",
         "wrong": f"{count:,} {noun} {'has' if one else 'have'} a wrong value",
+        BEHIND: f"{count:,} {'input' if one else 'inputs'} had no effect {effect} yet",
     }
     if not count:
-        nothing = {"missing": "no input lacks it", "wrong": "no value is wrong"}
+        nothing = {"missing": "no input lacks it", "wrong": "no value is wrong", BEHIND: "no input was behind"}
         return f"effect {effect}: {nothing.get(kind, f'none is {kind}')} among {examined:,}"
     of_kind = [f for f in findings if f["kind"] == kind]
     causes = {f.get("cause") for f in of_kind[:LISTED]}
@@ -86,6 +88,8 @@ def undecided(kind: str, number: int, unreadable: str) -> str:
             f"{number:,} effects may be of inputs that a killed producer did not record, or that are no longer in the "
             "log, or older than the run"
         )
+    if kind == BEHIND:
+        return f"it is not known when the effects of {number:,} inputs came"
     if kind == "wrong":
         return f"the values of the inputs of {number:,} effects are not known"
     written = "the producer did not learn whether their inputs were written, and they are, or may have been deleted"
@@ -108,6 +112,8 @@ def sentence(finding: Row, began_us: int, *, story: bool = True, because: bool =
         return f"{effect} {finding['id']} ({places}) has no input{reason}"
     if kind == "wrong":
         return f"{subject} has {finding['found']} in {effect} and not {finding['expected']} ({places}){reason}"
+    if kind == BEHIND:
+        return f"{subject} had no {effect} yet ({places or 'and has none'}){reason}"
     return f"{subject} has its {effect} late ({places}){reason}"
 
 

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from chaos.effects.watch import SIGHTS, read_sights
 from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG, TABLES
+from chaos.report.text import duration
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.run.result import EFFECT_KINDS
@@ -33,6 +34,7 @@ from checks.effects.findings import LISTED
 from checks.effects.inputs import FOREIGN, KEY, OWN, id_column, identified, inputs_of, kind_of
 from checks.effects.story import add_stories
 from checks.effects.tables import (
+    BEHIND,
     FINDINGS,
     INPUTS,
     JUDGED,
@@ -60,6 +62,7 @@ MOST_INPUTS = 5_000
 """Most inputs of wrong sums that are looked for on the wire."""
 MOST_PLACES = 5
 """Most places of the effects of one finding."""
+_FAULT = ["fault", "phase", "at_us"]
 _SIGHT_NAMES = ("mark", "id", "at_us", "after_us")
 _SIGHT = "mark string, id string, at_us long, after_us long"
 _SCHEMAS = TABLES | {"log": LOG, "effects": EFFECTS, "effect_inputs": EFFECT_INPUTS}
@@ -82,6 +85,8 @@ class Tables:
     load_us: int
     unreadable: dict[str, int]
     starts: dict[tuple[str, int], int]
+    faults: dict[str, int]
+    """When each fault came, in us."""
 
     def table(self, name: str) -> DataFrame:
         """Return a table of the ledger."""
@@ -152,6 +157,7 @@ def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
             (r["topic"], r["partition"]): r["start"]
             for r in ledger_rows(run, "log_range", ["topic", "partition", "start"])
         },
+        {r["fault"]: r["at_us"] for r in ledger_rows(run, "faults", _FAULT) if r["phase"] == "injected"},
     )
     totals: list[Row] = []
     findings: list[Row] = []
@@ -240,7 +246,7 @@ class _Judged:
 
     def findings(self, kinds: set[str]) -> list[Row]:
         """Return the first findings of these kinds; ids of no input come last."""
-        wanted = (kind for kind in EFFECT_KINDS if kind in kinds)
+        wanted = (kind for kind in (*EFFECT_KINDS, BEHIND) if kind in kinds)
         return [
             row
             for kind in wanted
@@ -300,6 +306,8 @@ class _Singles(_Judged):
     """Effects of single inputs."""
 
     order = ("state = 'stranger'", "coalesce(acked_us, invoked_us)", "first_at_us", "seq")
+    fault = ""
+    """The fault at which most inputs were behind."""
 
     def _judged(self) -> DataFrame:
         """Return inputs and effects side by side; an effect of this run without an input has a row too."""
@@ -363,10 +371,22 @@ class _Singles(_Judged):
             name: F.greatest(none, F.col(at) - F.col("acked_us"))
             for name, at in zip(SPANS, ("after_us", "at_us"), strict=True)
         }
-        return joined.withColumns(
+        judged = joined.withColumns(
             {name: F.coalesce(number, none).cast("int") for name, number in numbers.items()}
             | {name: F.when(done, time) for name, time in late.items()}
         ).drop("unsure")
+        return self._with_behind(judged)
+
+    def _with_behind(self, judged: DataFrame) -> DataFrame:
+        """Add what was behind at the fault where it was most; zeros if nothing bounds it, or no fault came."""
+        bound = self.tables.resolved.scenario.expect.effects.get(self.effect.name)
+        faults = self.tables.faults if bound and bound.behind else {}
+        pairs = {name: _behind(at_us, self.effect.per.input) for name, at_us in faults.items()}
+        if pairs:
+            sums = judged.agg(*(_sum(F.lit(1), a | b).alias(name) for name, (a, b) in pairs.items())).first()
+            self.fault = max(pairs, key=lambda name: sums[name])
+        sure, maybe = pairs.get(self.fault, (F.lit(False), F.lit(False)))
+        return judged.withColumns({BEHIND: sure.cast("int"), f"{BEHIND}{OPEN}": maybe.cast("int")})
 
     def _inputs(self) -> DataFrame:
         """Return the inputs with the value that their effects must have, null if it is not known."""
@@ -382,7 +402,23 @@ class _Singles(_Judged):
         due = (state == "ok") | ((state == "unknown") & (effects > 0))
         of_inputs = F.when(state.isin("ok", "unknown"), effects)
         examined = {"missing": due.cast("long"), "duplicate": of_inputs, "unexpected": effects}
-        return self._counted(examined | ({"wrong": of_inputs} if self.effect.equals else {})) + self._late()
+        counted = self._counted(examined | ({"wrong": of_inputs} if self.effect.equals else {}))
+        return counted + self._behind_total() + self._late()
+
+    def _behind_total(self) -> list[Row]:
+        """Return the row of what was behind, if that is bounded."""
+        bound = self.tables.resolved.scenario.expect.effects.get(self.effect.name)
+        if bound is None or bound.behind is None:
+            return []
+        if not self.fault:
+            base = {"effect": self.effect.name, "kind": BEHIND, "examined": 0, "undecided": 0}
+            return [base | {"count": None, "why": "no fault came, so nothing shows what would be lost"}]
+        at_us = self.tables.faults[self.fault]
+        acked = (F.col("state") == "ok") & (F.col("acked_us") <= at_us)
+        (row,) = self._counted({BEHIND: acked.cast("long")})
+        oldest = self.frame.where(f"{BEHIND} + {BEHIND}{OPEN} > 0").agg(F.min("acked_us").alias("us")).first().us
+        age = "" if oldest is None else f", the oldest for {duration(at_us - oldest)}"
+        return [row | {"why": f"when {self.fault} came{age}"}]
 
     def _late(self) -> list[Row]:
         """Return the statistics of the times."""
@@ -419,6 +455,14 @@ class _Singles(_Judged):
             return found
         slowest = self.frame.where("late_us is not null").orderBy(F.desc("late_us")).limit(MOST_PLACES)
         return found + self.found("late", slowest, F.desc("late_us"))
+
+
+def _behind(at_us: int, due: int) -> tuple[Column, Column]:
+    """Return whether an acknowledged input certainly had not all of its effects at a time, and whether that may be."""
+    acked = (F.col("state") == "ok") & (F.col("acked_us") <= at_us)
+    sure = acked & ((F.col("effects") < due) | F.coalesce(F.col("after_us") > at_us, F.lit(False)))
+    maybe = acked & ~sure & F.coalesce(F.col("at_us") > at_us, F.lit(True))
+    return F.coalesce(sure, F.lit(False)), F.coalesce(maybe, F.lit(False))
 
 
 def _in_order(rows: DataFrame) -> DataFrame:

@@ -59,6 +59,7 @@ from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.offset_changes import OffsetChange
 from checks.effects.seen import Facts, Life, Row, Seen, Wire
+from checks.effects.tables import BEHIND
 from checks.wire.tables import table_path
 
 UNSEEN = "what its application did with it is not seen on the wire"
@@ -84,7 +85,7 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     chosen, counts = [], defaultdict[tuple[str, str], int](int)
     for row in findings:
         counts[row["effect"], row["kind"]] += 1
-        if row["kind"] == "late" and row["effect"] not in bounded:
+        if row["kind"] == BEHIND or (row["kind"] == "late" and row["effect"] not in bounded):
             continue
         if row["kind"] == "unexpected" or (not row["why"] and row["offset"] is not None):
             chosen += [row] if counts[row["effect"], row["kind"]] <= most else []

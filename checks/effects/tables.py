@@ -19,14 +19,16 @@ INPUTS = "effect_inputs"
 for each id of an effect that is of no input. All have `effect` and the columns `JUDGED`, besides those of the join."""
 OPEN = "_open"
 SPANS = ("least_us", "late_us")
-JUDGED = (*(f"{kind}{end}" for kind in EFFECT_KINDS for end in ("", OPEN)), *SPANS)
+BEHIND = "behind"
+"""Inputs that were acknowledged when a fault came, and had no effect yet: what is lost if all ends there (RPO)."""
+JUDGED = (*(f"{kind}{end}" for kind in (*EFFECT_KINDS, BEHIND) for end in ("", OPEN)), *SPANS)
 """For each kind, the effects of the row that are certainly of it, and those that may be. The time from acknowledgement
 to the last effect that the input must have, as a range in us; null if it is not done, or was not seen."""
 STATISTICS = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 TOTALS = pa.schema(
     [("effect", _str), ("kind", _str), ("count", _i64), ("undecided", _i64), ("examined", _i64), ("why", _str)]
 )
-"""One row per effect and kind: missing, duplicate, unexpected, wrong, and `late p50`, p95, p99 and max, in us.
+"""One row per effect and kind: missing, duplicate, unexpected, wrong, behind, and `late p50`, p95, p99 and max, in us.
 The number is from `count` to `count` + `undecided`. `examined`: the inputs or effects that were compared. `why`: why
 the number is a range, or why there is none (`count` is null then)."""
 _FRAME = pa.struct([("at_us", _i64), *((name, _str) for name in ("source", "target", "label", "words"))])
@@ -45,7 +47,8 @@ the wire (`checks.effects.story`): frames in order, how its sentence ends, key o
 
 def span(kind: str, sure: int, more: int, without_id: int) -> tuple[int, int]:
     """Return the range of the number of a kind. A row without an id may be any effect, and so a missing one."""
-    return (sure - min(without_id, sure), sure + more) if kind == "missing" else (sure, sure + more + without_id)
+    falls = kind in ("missing", BEHIND)
+    return (sure - min(without_id, sure), sure + more) if falls else (sure, sure + more + without_id)
 
 
 def nearest_rank(share: float, number: int) -> int:

@@ -137,6 +137,7 @@ def _effects(s: Scenario) -> Iterator[Term]:
             ("duplicate", "Effects of an input beyond those that it is to have.", bound.duplicate),
             ("unexpected", "Effects without an input, or of one that was not written.", bound.unexpected),
             ("wrong", "Effects with another value than they must have.", bound.wrong if effect.compares else ANY),
+            ("behind", "Inputs without an effect yet when a fault came.", bound.behind or ANY),
         ]
         for kind, meaning, limit in rows:
             yield from _bounded(limit, Term(f"{name}: {kind}", EFFECTS, meaning, split=kind, scope=effect.name))

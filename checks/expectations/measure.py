@@ -22,6 +22,7 @@ from checks.audit.facts.topic_lives import topic_of
 from checks.audit.findings import COMMITS, STALLED, WIRE
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.effects.findings import describe, sentence, undecided
+from checks.effects.tables import BEHIND
 from checks.evidence import Row, audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
@@ -118,8 +119,10 @@ class Measure:
             return Observation.nothing(f"there is no effect {term.scope}, and so all are missing")
         if kind.startswith("late"):
             return self._effect_time(term, row)
-        noun = "inputs" if kind == "missing" else "effects"
-        text = f"{row['count']:,} of {row['examined']:,} {noun}"
+        if kind == BEHIND and (reason := (row["count"] is None and row["why"]) or self._conditions.clock()):
+            return Observation.missing("not measured", reason)
+        noun = "inputs" if kind in ("missing", BEHIND) else "effects"
+        text = f"{row['count']:,} of {row['examined']:,} {noun}" + (f" {row['why']}" if kind == BEHIND else "")
         if not (row["examined"] or row["count"] or row["undecided"]):
             what = "no input was acknowledged" if kind == "missing" else f"there is no effect {term.scope}"
             return Observation.missing(f"0 of 0 {noun}", f"{SAW_NOTHING}: {what}")
@@ -264,6 +267,8 @@ def _may_change(term: Term, count: int, replaced: bool) -> bool:
 
     replaced: whether a later value takes the place of an earlier one, so that what is wrong may become right.
     """
+    if term.split == BEHIND:  # what comes now came after the fault
+        return False
     if term.split == "missing":
         return count >= term.at_least > 0 or (term.at_most is not None and count > term.at_most)
     if term.split == "wrong" and replaced:

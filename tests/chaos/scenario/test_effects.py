@@ -69,6 +69,16 @@ def test_bounds_name_an_effect_and_what_it_has():
     assert "no value of e is compared" in refused(bounds="e: {wrong: 1}")[0]
 
 
+@pytest.mark.parametrize(("key", "bound"), [("late", "{max: 5s}"), ("behind", "{max: 5}")])
+def test_a_bound_of_times_needs_the_time_of_each_effect(key, bound):
+    bounds = f"e: {{{key}: {bound}}}"
+    summed = "{name: e, topic: invoices, id: key, aggregate: sum($.amount)}"
+    assert f"expect.effects.e.{key}: e is an aggregate" in refused(summed, bounds)[0]
+    by_spark = "{name: e, sql: 'jdbc:postgresql://h/db', query: q}"
+    assert f"expect.effects.e.{key}: the run does not look at a jdbc: database" in refused(by_spark, bounds)[0]
+    parse(TEXT % (GOOD, bounds), "m.yaml")
+
+
 def test_paths_begin_at_the_folder_of_the_scenario(tmp_path):
     effects = "{name: e, files: out/*.jsonl, id: $.a}\n  - {name: d, sql: 'sqlite:///b.db', query: q}"
     (tmp_path / "m.yaml").write_text(TEXT % (effects, ""))

@@ -232,3 +232,12 @@ def test_times_are_compared_as_ranges(judged, least_s, most_s, unsettled, verdic
     assert verdicts["late p99"] == verdict, found["late p99"].why
     assert ("p99 ≤ 5 s; a8 (orders/1 offset 2) has its invoices late" in result.sentence) == (verdict == "fail")
     assert least is not None or found["late p99"].why == "no input has an effect"
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(2, "pass"), (3, "fail"), (None, "inconclusive")])
+def test_what_was_behind_is_decided_while_effects_still_come(judged, count, verdict):
+    row = {"count": count, "examined": 9, "undecided": 0, "why": "when crash came, the oldest for 1.4 s"}
+    verdicts, found, _ = judged(CLEAN | {"behind": row}, "{behind: {max: 2}}", unsettled=True)
+    assert verdicts["behind"] == verdict, found["behind"].why
+    if count is not None:
+        assert found["behind"].seen == f"{count} of 9 inputs when crash came, the oldest for 1.4 s"

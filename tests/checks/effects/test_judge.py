@@ -321,6 +321,65 @@ def test_a_wrong_value(spark, story):
     )
 
 
+def behind(story, *faults, bounds="{behind: {max: 5}}", inputs=4, **more):
+    """Return a story with inputs that are acknowledged at 0.1, 1.1, 2.1 … s, and faults at some seconds."""
+    s = story(inputs=inputs, bounds=bounds, **more)
+    for name, at in faults:
+        row = {"fault": name, "kind": "app.kill", "target": "billing/1", "evidence": ""}
+        s.fake.ledger["faults"].append(row | {"phase": "injected", "at_us": T0 + round(at * SECOND)})
+    return s
+
+
+def test_what_has_no_effect_yet_when_a_fault_comes_is_behind(spark, story):
+    s = behind(story, ("crash", 2.5))
+    for seq, at in enumerate([1, 3, None, 4]):  # the last one is acknowledged after the fault
+        if at is not None:
+            s.effect(seq, at=at)
+    assert s.judge(spark) == CLEAN | {"missing": 1, "behind": 2}
+    total = s.totals["behind"]
+    assert (total["examined"], total["why"]) == (3, "when crash came, the oldest for 1.4 s")
+    assert words(s, "behind") == [
+        f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) had no invoices yet (invoices/0 offset 1 at 3.0 s)",
+        f"{s.id(2)} (orders/0 offset 2, acknowledged at 2.1 s) had no invoices yet (and has none)",
+    ]
+
+
+def test_the_fault_at_which_most_is_behind_counts(spark, story):
+    s = behind(story, ("early", 0.5), ("worst", 2.5), ("late", 9))
+    for seq in range(4):
+        s.effect(seq, at=5)
+    assert s.judge(spark) == CLEAN | {"behind": 3}
+    assert s.totals["behind"]["why"].startswith("when worst came")
+
+
+def test_nothing_is_behind_when_each_effect_came_before_the_fault(spark, story):
+    s = behind(story, ("crash", 3.6))
+    for seq in range(4):
+        s.effect(seq)
+    assert s.judge(spark) == CLEAN | {"behind": 0}
+    assert s.totals["behind"]["examined"] == 4
+
+
+def test_without_a_fault_or_a_bound_nothing_shows_what_is_behind(spark, story):
+    assert behind(story).judge(spark)["behind"] is None
+    assert "behind" not in behind(story, ("crash", 1), bounds="{}").judge(spark)
+
+
+def test_an_effect_that_was_seen_between_two_looks_around_a_fault_is_undecided(spark, story):
+    s = behind(story, ("crash", 2.5), inputs=2, effect="files: out/*.jsonl, id: $.order_id")
+    for seq, (at, after) in enumerate([(3, 2), (2.4, 1)]):
+        s.effect(seq)
+        s.seen(at, after)
+    assert s.judge(spark)["behind"] == (0, 1)
+
+
+def test_of_several_effects_the_last_one_that_an_input_must_have_counts(spark, story):
+    s = behind(story, ("crash", 2.5), inputs=2, effect=f"{TOPIC}, per: {{input: 2}}")
+    for seq, at in ((0, 1), (0, 2), (1, 2), (1, 3)):
+        s.effect(seq, at=at)
+    assert s.judge(spark)["behind"] == 1
+
+
 @pytest.mark.parametrize(
     ("made", "wrong"),
     [
