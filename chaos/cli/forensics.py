@@ -22,10 +22,7 @@ README = "chaos/forensics/README.md"
 
 
 def forensics(
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,…", help="The cluster; left out: the only one of `up` on this machine."),
-    ] = None,
+    bootstrap: opt.Existing = None,
     cluster: Annotated[
         Path | None,
         typer.Option(help="A YAML file with the `cluster` of a scenario: bootstrap, security.", dir_okay=False),

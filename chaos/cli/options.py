@@ -66,6 +66,10 @@ For = Annotated[
     str | None,
     typer.Option("--for", metavar="TIME", help="Begin no run after this time or number of runs: 30m, 40, 40,30m."),
 ]
+Existing = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT,…", help="The cluster; left out: the only one of `up` on this machine."),
+]
 Into = Annotated[
     Path | None,
     typer.Option("--into", metavar="DIR", file_okay=False, help="The new folder; one below --runs-dir if left out."),

@@ -31,10 +31,7 @@ QUIET_TRAFFIC_S = 60.0
 
 
 def tap(
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,…", help="The cluster; left out: the only one of `up` on this machine."),
-    ] = None,
+    bootstrap: opt.Existing = None,
     cluster: Annotated[
         Path | None,
         typer.Option(

@@ -15,6 +15,7 @@ from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, make_folder
 from chaos.run.events import EventLog
@@ -91,5 +92,10 @@ class Ends:
         client = self._clients[cluster]
         metadata = client.metadata()
         partitions = [p for p in metadata.partitions if p.topic == topic] if metadata else []
-        offsets = client.stable_offsets(partitions).values()
-        return sum(end for end, _ in offsets), any(stable < end for end, stable in offsets)
+        return total(client, partitions)
+
+
+def total(kafka: Kafka, partitions: Iterable[TopicPartition]) -> tuple[int, bool]:
+    """Return the sum of the end offsets of partitions, as far as answered, and whether a transaction is open in one."""
+    offsets = kafka.stable_offsets(partitions).values()
+    return sum(end for end, _ in offsets), any(stable < end for end, stable in offsets)

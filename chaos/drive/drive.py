@@ -437,8 +437,7 @@ def _records(kafka: Kafka, observer: Observer, others: beside.Ends, effect: Effe
     """Return the sum of the end offsets of an effect's topic, as far as answered, and whether a transaction is open."""
     if effect.cluster != PRIMARY:
         return others.records(effect.cluster, effect.topic or "")
-    offsets = kafka.stable_offsets(observer.partitions([effect.topic or ""])).values()
-    return sum(end for end, _ in offsets), any(stable < end for end, stable in offsets)
+    return beside.total(kafka, observer.partitions([effect.topic or ""]))
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

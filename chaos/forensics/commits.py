@@ -228,8 +228,8 @@ class _Track:
             others = list(self._steps)
             others.remove(step)
             if step > TIMES_USUAL * quantiles(others, n=10)[-1]:
-                told = f"its {len(others):,} other steps have a median of {median(others):,.0f}"
-                yield f"rose {_change(last, row.offset or 0)}; {told}; committed by: {row.who}", row
+                usual_words = f"its {len(others):,} other steps have a median of {median(others):,.0f}"
+                yield f"rose {_change(last, row.offset or 0)}; {usual_words}; committed by: {row.who}", row
 
     def done(self) -> list[Finding]:
         """Return what was found, and complete the place."""

@@ -70,7 +70,7 @@ class Finding(BaseModel):
 
 
 class Findings(BaseModel):
-    """All findings, counted, of which the first of each kind are named."""
+    """All findings, counted; the first ones of each kind are named."""
 
     counts: dict[str, int] = {}
     named: list[Finding] = []

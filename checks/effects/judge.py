@@ -27,6 +27,7 @@ from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.run.result import EFFECT_KINDS
 from chaos.scenario.effect_rules import input_topic, producers_with_ids
+from chaos.scenario.expect import EffectBound
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
 from chaos.units import format_duration
@@ -212,6 +213,7 @@ class _Judged:
     def __init__(self, tables: Tables, effect: Effect) -> None:
         self.tables, self.effect = tables, effect
         self.topic = input_topic(tables.resolved.scenario, effect)
+        self.bound = tables.resolved.scenario.expect.effects.get(effect.name, EffectBound())
         self.rows = tables.effects(effect)
         self.unreadable = tables.unreadable.get(effect.name, 0)
         self.frame = self._kept(self._judged())
@@ -379,8 +381,7 @@ class _Singles(_Judged):
 
     def _with_behind(self, judged: DataFrame) -> DataFrame:
         """Add what was behind at the fault where it was most; zeros if nothing bounds it, or no fault came."""
-        bound = self.tables.resolved.scenario.expect.effects.get(self.effect.name)
-        faults = self.tables.faults if bound and bound.behind else {}
+        faults = self.tables.faults if self.bound.behind else {}
         pairs = {name: _behind(at_us, self.effect.per.input) for name, at_us in faults.items()}
         if pairs:
             sums = judged.agg(*(_sum(F.lit(1), a | b).alias(name) for name, (a, b) in pairs.items())).first()
@@ -407,8 +408,7 @@ class _Singles(_Judged):
 
     def _behind_total(self) -> list[Row]:
         """Return the row of what was behind, if that is bounded."""
-        bound = self.tables.resolved.scenario.expect.effects.get(self.effect.name)
-        if bound is None or bound.behind is None:
+        if self.bound.behind is None:
             return []
         if not self.fault:
             base = {"effect": self.effect.name, "kind": BEHIND, "examined": 0, "undecided": 0}

@@ -42,7 +42,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         held = plant(address)
         yield address
-        del held  # whose end would abort its transaction
+        del held  # the end of this producer would abort its transaction
     finally:
         chaos("down", run_dir)
 
@@ -100,7 +100,7 @@ def reset(client: AdminClient, group: str, topic: str, offset: int) -> None:
 def hang(address: str, topic: str) -> None:
     """Leave a record of a transaction on a partition that its coordinator does not know (KAFKA-14402)."""
     with closing(Kafka(address, 10)) as kafka:
-        broker = next(iter(kafka.metadata().brokers))  # type: ignore[union-attr]
+        broker = next(iter(kafka.metadata().brokers))
         admin.set_of_broker(kafka, broker, {VERIFIES: "false"})
         producer = RawProducer(kafka, Address(topic, 0), "late")
         producer.begin()

@@ -29,7 +29,7 @@ def to(offset: int | None, partition: int = 3) -> Record:
 
 
 def members(*clients: str, generation: int = 1, owned: int = 3) -> Record:
-    """Return the classic group with these members, each of which owns a partition."""
+    """Return the classic group with these members; each owns a partition."""
     topic = ConsumerProtocolAssignment.fields["assigned_partitions"].data_class
     owns = ConsumerProtocolAssignment(
         assigned_partitions=[topic(topic="orders", partitions=[owned])], user_data=None

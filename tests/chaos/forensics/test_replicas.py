@@ -19,11 +19,11 @@ SOURCE = Source("server.log", 1, "a line")
 
 
 def shrunk(at_us: int, before: str, isr: str) -> Event:
-    return IsrShrunk(at_us=at_us, node=1, source=SOURCE, partition=P, before=before, isr=isr)  # type: ignore[arg-type]
+    return IsrShrunk(at_us=at_us, node=1, source=SOURCE, partition=P, before=before, isr=isr)
 
 
 def updated(at_us: int, isr: str) -> Event:
-    return IsrUpdated(at_us=at_us, node=1, source=SOURCE, partition=P, isr=isr)  # type: ignore[arg-type]
+    return IsrUpdated(at_us=at_us, node=1, source=SOURCE, partition=P, isr=isr)
 
 
 def judged(*events: Event, since_us: int = 0) -> tuple[list[UnderReplicated], Findings]:

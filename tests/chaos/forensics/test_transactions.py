@@ -98,7 +98,7 @@ def test_only_a_cluster_without_an_authorizer_hides_nothing(
         return {name: DescribedSetting(value, "file") for name, value in described.items()}
 
     monkeypatch.setattr(transactions.admin, "broker_settings", settings)
-    assert transactions.limits(Settings()) == expected  # type: ignore[arg-type]
+    assert transactions.limits(Settings()) == expected
 
 
 class Old:
@@ -113,6 +113,6 @@ class Old:
 
 @pytest.mark.parametrize(("numbers", "held"), [((0, 1), "; transactions are open on orders/0"), ((1,), "")])
 def test_old_brokers_are_named_with_what_is_known(numbers: tuple[int, ...], held: str) -> None:
-    found, problem = transactions.ask(Old(), [TopicPartition("orders", n) for n in numbers])  # type: ignore[arg-type]
+    found, problem = transactions.ask(Old(), [TopicPartition("orders", n) for n in numbers])
     assert found == Seen()
     assert problem == f"transactions: brokers before Kafka 3.0 do not say which ones are open (KIP-664){held}"

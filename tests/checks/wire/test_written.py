@@ -1119,7 +1119,7 @@ def test_an_eager_member_that_joins_gives_up_nothing_of_another_member_in_its_pr
 
 
 def test_a_member_that_joins_with_another_id_after_the_last_call_with_the_one_before_is_the_same():
-    """The near miss: it was closed without LeaveGroup, and its thread began anew."""
+    """The near miss: a consumer was closed without LeaveGroup, and the same thread began anew."""
     begin, join = call("SyncGroup", 20, [0]), call("JoinGroup", 50, member_id="", given_member_id="n")
     assert spans(begin, join) == {0: [(25, 50, "revoked")]}
     assert spans(begin, join, call("SyncGroup", 60, [0], member_id="n")) == {0: [(25, 50, "revoked"), (65, *OPEN)]}
