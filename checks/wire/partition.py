@@ -127,7 +127,7 @@ class Partition:
             self.undecided[check, TWINS] += int((w.same.number == NONE).sum())
         acked = (sent.acked > 0) | (sent.unanswered > 0)
         deleted = (sent.acked_offset >= 0) & (sent.acked_offset + sent.records <= self._start)
-        for why, missing in (DELETED, acked & deleted), (ABSENT, acked & ~deleted):
+        for why, missing in (DELETED, deleted), (ABSENT, acked & ~deleted):
             self.undecided["lost_write", why] += int(records[w.unfound & missing].sum())
         for check in ("phantom_write", "duplicate_write"):
             self.undecided[check, UNMATCHED] += int(w.batches.records[self._unmatched].sum())
@@ -157,8 +157,6 @@ class Partition:
     def _rebatched(self) -> Mask:
         """Return which identities are in the log, unacknowledged, and may be in later batches, too."""
         sent = self.written.sent
-        if sent.empty:
-            return np.zeros(0, np.bool_)
         session = sent.producer_id * (1 << 16) + sent.producer_epoch
         lives = sent.groupby(["instance", self._incarnations])
         last = lives.first_us.transform("idxmax").to_numpy()
@@ -223,7 +221,7 @@ class Partition:
         """Return offset, producer, incarnation, seq and first request of the records of batches, by row and index."""
         offset, owner = batches.base_offset.to_numpy()[row] + index, batches.owner.to_numpy()[row]
         singles = self.written.singles.sort_values("offset")
-        if len(singles) and len(offset):
+        if len(singles):
             at = np.minimum(np.searchsorted(singles.offset, offset), len(singles) - 1)
             found = (singles.offset.to_numpy()[at] == offset) & (owner == NONE)
             owner = np.where(found, singles.owner.to_numpy()[at], owner)
@@ -232,15 +230,13 @@ class Partition:
         twins = known & self.written.sent.twins.to_numpy()[owner] if len(self.written.sent) else known
         unsure = twins | (self._unmatched[batches.index.to_numpy()][row] & ~known)
         unsure |= ~known & (self._by_fault or self._until is not None)
-        sender, incarnation, seq = np.full((3, len(offset)), NONE, np.int64)
-        instances = pd.Categorical(self.written.sent.instance)
-        if known.any():
-            sender[known] = instances.codes[owner[known]]
-            incarnation[known], seq[known] = self._incarnations[owner[known]], self._number(owner[known], index[known])
+        sender, incarnation, seq, first_us = np.full((4, len(offset)), NONE, np.int64)
+        instances, of = pd.Categorical(self.written.sent.instance), owner[known]
+        sender[known], first_us[known] = instances.codes[of], self.written.sent.first_us.to_numpy()[of]
+        incarnation[known], seq[known] = self._incarnations[of], self._number(of, index[known])
         sender[unsure], incarnation[unsure] = len(instances.categories), 1
         seq[unsure] = self._first_seq + offset[unsure]
         producer = pd.Categorical.from_codes(sender, [*instances.categories, f"{UNKNOWN} {self.topic}"])
-        first_us = np.where(known, self.written.sent.first_us.to_numpy()[owner], NONE) if known.any() else seq
         return {"offset": offset, "producer": producer, "incarnation": incarnation, "seq": seq, "first_us": first_us}
 
     def _logged(self, batches: pd.DataFrame, row: Ints) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Written:
         """Return the number of records of identities; records of one content that are one record have one number."""
         numbers = self.sent["first"].to_numpy()[owner] + index
         known = self.same[self.same.number != NONE]
-        if len(known) and len(numbers):
+        if len(known):
             own = known["first"].to_numpy() + known["index"].to_numpy()
             order = np.argsort(own)
             at = np.minimum(np.searchsorted(own[order], numbers), len(own) - 1)

@@ -38,6 +38,7 @@ def test_batches_that_reach_beyond_what_the_tap_judges_are_cut():
 def test_what_was_fetched_of_others_is_theirs():
     found = tapped((2, 4), [], logged(2, "cd"), fetched=[got(0, "ab"), got(2, "cd", at=200)]).deliveries()
     assert found["offset"].tolist() == [0, 1, 2, 3] and set(found["producer"]) == {"? orders"}
+    assert found["sent_us"].tolist() == [-1] * 4, "nobody knows when they were sent"
 
 
 @pytest.fixture
