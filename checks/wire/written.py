@@ -198,7 +198,7 @@ def _by_hashes(sent: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
     left = _records(sent[(sent.copies == 0) & (sent.identity == "checksum")])
     right = _records(batches[(batches.owner == NONE) & batches.in_log & (batches.producer_id < 0)])
     pairs = left.merge(right, on="hash", suffixes=("", "_there"))
-    appended = batches.log_append_time.to_numpy()[pairs.row_there] if len(pairs) else np.zeros(0, np.bool_)
+    appended = batches.log_append_time.to_numpy()[pairs.row_there]
     pairs = pairs[appended | (pairs.sent_us == pairs.sent_us_there)]
     offset = batches.base_offset.to_numpy()[pairs.row_there] + pairs.index_there
     return pd.DataFrame({"offset": offset, "owner": pairs.row, "index": pairs["index"]}).drop_duplicates("offset")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from checks.wire.coordination import Holds
 from checks.wire.ledger import WRITTEN
-from tests.checks.wire.test_written import got, held, ledger, logged, partition, records, sent
+from checks.wire.partition import Partition
+from tests.checks.wire.test_written import got, held, ledger, logged, partition, producers, records, sent, tables
 
 IDEMPOTENT = (7, 0, 0)
 
@@ -13,6 +15,19 @@ IDEMPOTENT = (7, 0, 0)
 def test_an_idempotent_batch_is_not_the_one_of_another_producer_at_its_acknowledged_offset():
     found = ledger([sent("a", IDEMPOTENT, offset=8)], logged(8, "a", (9, 0, 0)))
     assert records(found) == [("ok", []), ("", [8])]
+
+
+def test_records_are_looked_for_by_hash_only_where_neither_side_has_a_producer_id():
+    assert records(ledger([sent("a", IDEMPOTENT)], logged(0, "a"))) == [("ok", []), ("", [0])]
+    found = ledger([sent("a", outcome="unknown")], logged(0, "a", (9, 0, 0)))
+    assert records(found) == [("unknown", []), ("", [0])]
+
+
+def test_a_batch_of_another_length_or_another_time_of_the_broker_is_not_the_one_at_its_position():
+    longer = ledger([sent("ac", offset=8, kept=False)], logged(8, "abc", kept=False))
+    assert producers(longer.log()) == [None] * 3
+    given = logged(8, "a", kept=False, log_append_time=True, crc=1)
+    assert records(ledger([sent("a", offset=8, append_us=9000, kept=False)], given)) == [("unknown", []), ("", [8])]
 
 
 def test_a_batch_that_is_found_by_its_checksum_is_not_found_once_more_by_its_position():
@@ -84,3 +99,16 @@ def test_a_record_that_was_fetched_was_sent_with_its_first_request():
     rows = [row | {"number": 1} for row in requests]
     found = partition(rows, [logged(0, "a", IDEMPOTENT)], fetched, held=held((0, 500))).deliveries()
     assert found["sent_us"].tolist() == [10, -1]
+
+
+def test_no_two_partitions_have_a_seq_in_common():
+    of = tables([sent("ab", IDEMPOTENT, at=10) | {"number": 1}], [], [], {})
+    places = [(number, topic) for number in (0, 1, 8191) for topic in (0, 1)]
+    ledgers = [Partition("orders", n, of, {}, "token", Holds(), {}, topic_number=topic) for n, topic in places]
+    assert len({seq for one in ledgers for seq in one.sends()["seq"].tolist()}) == 2 * len(places)
+
+
+def test_equal_records_of_two_batches_without_an_answer_are_two_records():
+    """With acks=0, nothing is sent again."""
+    requests = [sent("ab", outcome="none"), sent("a", outcome="none")]
+    assert ledger(requests, logged(0, "ab"), logged(2, "a")).log()["seq"].tolist() == [0, 1, 2]

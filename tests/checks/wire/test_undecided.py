@@ -1,4 +1,4 @@
-"""What is counted as undecided of the rows of a partition, with near misses: whatever is decided must not hide there."""
+"""What is counted as undecided of the rows of a partition, and near misses, which are decided."""
 
 from __future__ import annotations
 

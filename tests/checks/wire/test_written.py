@@ -703,6 +703,8 @@ def test_a_producer_that_begins_again_has_aborted_what_was_open():
     assert ends_of([started(5), ended(30) | {"producer_epoch": 1}, started(50)], [(1, 12), (2, 44)]) == [
         (1, "committed", 12, 35), (1, "aborted", 44, 55)
     ]  # fmt: skip
+    anew = [started(50), ended(90) | {"producer_epoch": 3}]
+    assert ends_of(anew, [(2, 44), (3, 70)]) == [(1, "aborted", 44, 55), (1, "committed", 70, 95)]
     twice = [started(5), ended(30) | {"producer_epoch": 1}, started(50), started(70)]
     assert len(ends_of(twice, [(1, 12), (2, 44)])) == 2, "the second one finds nothing open"
     assert ends_of([added, started(40)], [(0, 12)]) == [(1, "aborted", 10, 45)], "it sent after it had begun"
@@ -1091,6 +1093,8 @@ def test_two_members_in_one_process_each_hold_their_own_partitions(kind, more):
     assert spans(*calls, *going_on) == {0: [(25, *OPEN)], 1: [(26, *OPEN)]}
     left = call("LeaveGroup", 50, member_id="n", connection=2)
     assert spans(*calls, left, going_on[0]) == {0: [(25, *OPEN)], 1: [(26, 50, "revoked")]}
+    first_left = call("LeaveGroup", 50, member_id="m"), call("LeaveGroup", 90, member_id="n", connection=2)
+    assert spans(*calls, *first_left) == {0: [(25, 50, "revoked")], 1: [(26, 90, "revoked")]}
     moved = [call(kind, 60, [], member_id="m", **more), call(kind, 70, [1, 0], member_id="n", connection=2, **more)]
     if kind == "SyncGroup":
         assert spans(*calls, *moved, *going_on) == {0: [(25, 65, "revoked"), (75, *OPEN)], 1: [(26, *OPEN)]}
