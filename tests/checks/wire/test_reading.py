@@ -146,9 +146,11 @@ def test_nothing_is_stable_while_a_transaction_is_open_from_the_first_offset_on(
 
 def test_an_acquired_record_is_the_one_of_the_log_at_its_offset_and_nobodys_behind_the_log():
     worker = Holds(shares={"worker/1": "s"})
-    own = [sent("a", PRODUCER, at=10) | {"number": 1}]
-    found = partition(own, [logged(0, "a", PRODUCER)], acquired=[taken(0, 1)], held=worker).acquisitions()
-    assert found["producer"].tolist() == ["app/1", None] and found["sent_us"].tolist() == [10, -1]
+    for values, producers in (("a", ["app/1", None, None]), ("ab", ["app/1", "app/1", None])):
+        own = [sent(values, PRODUCER, at=10) | {"number": 1}]
+        found = partition(own, [logged(0, values, PRODUCER)], acquired=[taken(0, 2)], held=worker).acquisitions()
+        assert found["producer"].tolist() == producers
+        assert found["sent_us"].tolist() == [-1 if name is None else 10 for name in producers]
 
 
 def test_an_acknowledgement_without_an_answer_is_complete_when_it_was_asked_for():
