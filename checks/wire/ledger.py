@@ -313,7 +313,7 @@ def _small(run: Run, name: str) -> list[dict[str, Any]]:
 def _ends(run: Run) -> dict[str, list[int]]:
     """Return the ends of the incarnations of each instance, but the last one, in their order.
 
-    One without an end on record had ended when the next one began.
+    One without an end on record had ended when the next one began, or else before the run.
     """
     begins: dict[tuple[str, int], int] = {}
     ends: dict[tuple[str, int], int] = {}
@@ -330,8 +330,7 @@ def _ends(run: Run) -> dict[str, list[int]]:
     last: Counter[str] = Counter()
     for client, number in (*begins, *ends):
         last[client] = max(last[client], number)
-    found = {c: [ends.get((c, n), begins.get((c, n + 1))) for n in range(1, most)] for c, most in last.items()}
-    return {client: [at for at in times if at is not None] for client, times in found.items()}
+    return {c: [ends.get((c, n), begins.get((c, n + 1), 0)) for n in range(1, most)] for c, most in last.items()}
 
 
 def _add_unknown(folder: Path, topics: list[str]) -> None:

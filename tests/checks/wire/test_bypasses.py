@@ -83,6 +83,8 @@ OF_BATCH = "invoices has records of producer id 9, which no front has seen: a cl
         ([OF_BATCH], [], {"log": [batch(9), batch(9), batch(7)], "produced": [{"producer_id": 7}]}),
         ([], [], {"log": [batch(9)], "transactions": [{"given_producer_id": 9}]}),
         ([], [], {"log": [batch(9)], "produced": [{"producer_id": 9}, {"producer_id": -1}]}),
+        ([], [], {"log": [batch(0)], "produced": [{"producer_id": 0}]}),
+        ([OF_BATCH.replace("id 9", "id 0")], [], {"log": [batch(0)]}),
         ([], [], {"log": [batch(-1)]}),  # without an id, nothing shows who wrote it
         ([], [], {"log": [batch(9, control="commit")]}),  # a coordinator writes markers
         ([], [], {"log": [batch(9, topic="orders")]}),  # of the producers of the run, which have no front

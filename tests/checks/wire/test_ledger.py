@@ -34,6 +34,8 @@ CRASH = [("started", 1, 10), ("crashed", 1, 50), ("started", 2, 60)]
         ([("started", 1, 10), ("started", 2, 60), ("crashed", 2, 70), ("started", 3, 80)], [60, 70]),
         ([*CRASH, ("stopped", 1, 55)], [55]),  # two say so
         ([("crashed", 1, 50), ("stopped", 2, 90)], [50]),
+        ([("started", 1, 10), ("started", 2, 60), ("started", 2, 65)], [60]),  # its supervisor says so again
+        ([("crashed", 2, 50), ("started", 3, 60)], [0, 50]),  # nothing is on record of the first one
         ([("started", 1, 10), ("error", 1, 20), ("ready", 1, 30)], []),
     ],
 )
@@ -74,6 +76,13 @@ def test_a_process_that_reads_a_partition_in_two_groups_at_once_is_named(second,
     held.of[place].append(replace(first, **{"group": "h", "begin_us": 50, "end_us": OPEN_US} | more))
     why = "app/1 reads orders in groups g and h at once, so which of them a record is for is not known"
     assert _in_two_groups(held, ["orders"]) == [why] * found
+
+
+def test_two_groups_that_read_a_topic_which_is_not_read_back_are_not_named():
+    held, first = Holds(), Hold("app/1", 1, "g", "subscribe", "m", None, 1, 10, 90)
+    held.of["stock", 0] += [first, replace(first, group="h", begin_us=50)]
+    assert _in_two_groups(held, ["orders"]) == []
+    assert len(_in_two_groups(held, ["stock"])) == 1
 
 
 PLACE = {"topic": pa.string(), "partition": pa.int32(), "asked_us": pa.int64()}
@@ -122,6 +131,18 @@ def test_each_partition_is_read_once_and_whole_however_many_fit_into_a_batch(wir
     assert sorted(zip(found[4]["part"].to_pylist(), found[4]["asked_us"].to_pylist(), strict=True)) == [
         *[("commits", 0), ("log", 7), ("produced", 0), ("produced", 1)]
     ]
+
+
+def test_partitions_of_one_number_in_two_topics_are_two(wire):
+    run = wire(produced=[at("a", 0, 1), at("b", 0, 2)])
+    found = ledger._by_partition(run, [("a", 0), ("b", 0)])
+    assert [part["topic"].to_pylist() for part in found] == [["a"], ["b"]]
+
+
+def test_what_is_null_in_a_table_of_the_wire_is_no_number_and_not_true():
+    frame = ledger._frame(pa.table({"n": pa.array([1, None]), "is": pa.array([True, None]), "who": ["a", None]}))
+    assert frame["n"].tolist() == [1, -1] and frame["is"].tolist() == [True, False]
+    assert frame["n"].dtype == "int64" and frame["is"].dtype == bool
 
 
 def test_partitions_are_read_together_up_to_the_limit_and_a_larger_one_alone(monkeypatch):
@@ -193,7 +214,14 @@ def test_a_ledger_has_what_was_observed_and_read_back_and_what_a_tap_knows(wire,
     monkeypatch.setattr(ledger, "tapped", lambda run: record if with_tap else None)
     added, tasks, written = [], [], ledger._written
     monkeypatch.setattr(ledger, "_add_tapped", lambda run, folder, tap: added.append(tap))
-    monkeypatch.setattr(ledger, "_written", lambda *of: tasks.append(of[1]) or written(*of))
+    doubts = [{"check": "lost_write", "scope": scope, "why": "twins", "count": 1} for scope in ("stock", "a reader")]
+    more = pa.Table.from_pylist(doubts, ledger.UNDECIDED)
+
+    def write(*of):
+        tasks.append(of[1])
+        return pa.concat_tables([written(*of), more])
+
+    monkeypatch.setattr(ledger, "_written", write)
     for name in ("membership", "transactions", "unread"):
         table_path(run, name).mkdir(parents=True)
         empty = pa.schema([("frames", pa.int64())]).empty_table()
@@ -211,7 +239,13 @@ def test_a_ledger_has_what_was_observed_and_read_back_and_what_a_tap_knows(wire,
     assert (tables["cluster"].rows, tables["faults"].rows) == (1, 0) and tables.keys() == TABLES.keys()
     assert all(len([*(folder / f"{name}.parquet").glob("*.parquet")]) == of.files > 0 for name, of in tables.items())
     assert [task.tapped for task in tasks] == [with_tap]
-    assert tables["lifecycle"].rows == (3 if with_tap else 1), "a tap does not see who else sends to a topic"
-    whys = pq.read_table(folder / "undecided.parquet")["why"].to_pylist()
+    lives = pq.read_table(folder / "lifecycle.parquet" / "unknown.parquet", partitioning=None).to_pylist()
+    unknown = {(row["client"], row["role"], row["incarnation"], row["event"], row["at_us"]) for row in lives}
+    others = ["orders", "stock"] if with_tap else ["stock"]  # a tap does not see who else sends to a topic
+    assert unknown == {(f"? {topic}", "producer", 1, "crashed", 0) for topic in others}
+    assert tables["lifecycle"].rows == 1 + len(others) and [*(folder / "log").glob("*.parquet")]
+    rows = pq.read_table(folder / "undecided.parquet")
+    whys = rows["why"].to_pylist()
+    assert set(rows["count"].to_pylist()) == {1}
     assert (record.ambiguous[0] in whys, added) == (with_tap, [record] * with_tap)
     assert "the capture of the wire was never sealed: its proxy was killed" in whys

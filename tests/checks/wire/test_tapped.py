@@ -64,16 +64,21 @@ def test_the_first_offset_that_a_group_asks_for_is_a_commit_from_before_and_proc
     write(run, "connections", [{"instance": "billing/1", "opened_us": at} for at in (50, 20)])
     own = place(7, 0, partition=2, asked_us=100)
     write(run, "commits", [place(200, 0, asked_us=100), place(210, 0, asked_us=300), own])
-    write(run, "positions", [place(150, 40), place(-1, 45, partition=1), place(200, 200), place(7, 200, partition=2)])
+    first = [place(150, 40), place(-1, 45, partition=1), place(200, 200), place(7, 200, partition=2)]
+    write(run, "positions", [*first, place(0, 50, partition=3)])
     record = TapRecord(listen="", advertise="", ports={}, ends={"billing/1": 900})
     _add_tapped(run, tmp_path / "own", record)
     rows = pq.read_table(tmp_path / "own" / "cluster.parquet", schema=TABLES["cluster"]).to_pylist()
-    assert rows == [{"at_us": 40, "entity": "group:billing/orders/0", "key": "committed", "value": "150"}]
+    assert [(row["entity"], row["at_us"], row["key"], row["value"]) for row in rows] == [
+        ("group:billing/orders/0", 40, "committed", "150"),
+        ("group:billing/orders/3", 50, "committed", "0"),
+    ]
     lives = pq.read_table(tmp_path / "own" / "lifecycle.parquet", schema=TABLES["lifecycle"]).to_pylist()
     assert [(row["client"], row["event"], row["at_us"]) for row in lives] == [
         ("billing/1", "started", 20),
         ("billing/1", "stopped", 900),
     ]
+    assert {(row["role"], row["incarnation"], row["detail"]) for row in lives} == {("consumer", 1, "{}")}
 
 
 def test_what_readers_have_left_when_a_tap_ends_is_not_decided():

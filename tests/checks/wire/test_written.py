@@ -261,10 +261,11 @@ def test_a_process_ends_with_the_microsecond_of_its_end():
     assert found.sends()["incarnation"].tolist() == [1, 2] == [life_of({"app/1": [10]}, "app/1", at) for at in (10, 11)]
 
 
-def test_equal_records_with_two_numbers_of_one_epoch_are_two_records():
+@pytest.mark.parametrize("producer", [0, 7])
+def test_equal_records_with_two_numbers_of_one_epoch_are_two_records(producer):
     """The near miss: the application has sent the same twice."""
-    requests = [sent("a", (7, 0, seq), "unknown") for seq in (0, 1)]
-    found = ledger(requests, *(logged(seq, "a", (7, 0, seq)) for seq in (0, 1)))
+    requests = [sent("a", (producer, 0, seq), "unknown") for seq in (0, 1)]
+    found = ledger(requests, *(logged(seq, "a", (producer, 0, seq)) for seq in (0, 1)))
     assert records(found) == [("unknown", [0]), ("unknown", [1])]
     assert undecided(found)["duplicate_write", TWINS] == 2, "an epoch bump may have renumbered one of them"
 
@@ -481,23 +482,59 @@ def test_two_producers_of_one_connection_are_one_instance_with_records_in_the_or
     assert found.sends()["seq"].tolist() == [0, 1, 2] and records(found) == [("ok", [0]), ("ok", [1]), ("ok", [2])]
 
 
+def of_partition(topic, produced, log):
+    """Return the rows of partition 1 of a topic from all tables of the wire."""
+    place = {"topic": topic, "partition": 1}
+    of = tables(produced, log, [], {})
+    parts = [pa.Table.from_pandas(rows.assign(part=part, **place)) for part, rows in of.items()]
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+@pytest.mark.parametrize(("tapped", "offsets"), [(False, [0, 1]), (True, [0])])
+def test_a_tap_judges_up_to_the_end_of_its_range_and_a_run_all_that_was_read_back(tmp_path, tapped, offsets):
+    ranges = {("orders", 1): (0, 1)}
+    task = _Task(str(tmp_path), {}, "token", frozenset(), ranges=ranges, tapped=tapped, topics=("orders",))
+    task.write(of_partition("orders", [], [logged(0, "ab", (7, 0, 0))]))
+    rows = pq.read_table(tmp_path / "log").to_pylist()
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [("orders", 1, at) for at in offsets]
+
+
+@pytest.mark.parametrize(("topic", "count"), [("orders", 2), ("invoices", 0)])
+def test_only_records_of_a_topic_to_which_a_fault_writes_may_be_of_it(tmp_path, topic, count):
+    task = _Task(
+        str(tmp_path), {}, "token", frozenset(), by_faults=frozenset({"orders"}), topics=("orders", "invoices")
+    )
+    found = task.write(of_partition(topic, [], [logged(0, "ab", (7, 0, 0))])).to_pylist()
+    assert [(row["scope"], row["why"], row["count"]) for row in found] == [(topic, BY_FAULT, count)] * (count > 0)
+
+
+def test_what_is_not_known_is_null_in_a_ledger(tmp_path):
+    task = _Task(str(tmp_path), {}, "token", frozenset(), topics=("orders",))
+    task.write(of_partition("orders", [sent("a", (7, 0, 0), "none", at=10)], [logged(0, "x", (8, 0, 0))]))
+    (send,) = pq.read_table(tmp_path / "sends.parquet").to_pylist()
+    (record,) = pq.read_table(tmp_path / "log").to_pylist()
+    assert (send["producer"], send["seq"], send["offset"], send["txn"]) == ("app/1", 1 << 38, None, None)
+    assert (record["producer"], record["seq"], record["run"], record["offset"]) == (None, None, None, 0)
+
+
 def test_records_of_a_process_in_two_topics_are_not_the_same_ones(tmp_path):
     """Partitions of one number, as an application has that copies (trap)."""
     task = _Task(str(tmp_path), {}, "token", frozenset(), topics=("orders", "invoices"))
     for topic in task.topics:
-        of = tables([sent("ab", (7, 0, 0), at=10)], [logged(0, "ab", (7, 0, 0))], [], {})
-        place = {"topic": topic, "partition": 1}
-        parts = [pa.Table.from_pandas(rows.assign(part=part, **place)) for part, rows in of.items()]
-        task.write(pa.concat_tables(parts, promote_options="permissive"))
+        rows = of_partition(topic, [sent("ab", (7, 0, 0), at=10)], [logged(0, "ab", (7, 0, 0))])
+        assert task.write(rows).num_rows == 0, "nothing is undecided"
     for table in ("sends.parquet", "log"):
         seqs = pq.read_table(tmp_path / table)["seq"].to_pylist()
         assert len(seqs) == 4 and len(set(seqs)) == 4
 
 
-def test_nothing_is_decided_of_a_compacted_topic(tmp_path):
-    rows = pa.table({"topic": ["orders"], "partition": [0], "part": ["log"], "records": [3]})
+@pytest.mark.parametrize(("records", "count"), [([3], 3), ([3, -1, 2], 5), ([0], 1)])
+def test_nothing_is_decided_of_a_compacted_topic(tmp_path, records, count):
+    """Also not of one that compaction has emptied."""
+    size = len(records)
+    rows = pa.table({"topic": ["orders"] * size, "partition": [0] * size, "part": ["log"] * size, "records": records})
     found = _Task(str(tmp_path), {}, "token", frozenset({"orders"})).write(rows).to_pylist()
-    assert {(row["check"], row["why"], row["count"]) for row in found} >= {("lost_write", COMPACTED, 3)}
+    assert {(row["check"], row["why"], row["count"]) for row in found} >= {("lost_write", COMPACTED, count)}
 
 
 def held(*spans, instance="billing/1", group="g"):
