@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from checks.effects.tables import TOTALS, write_table
+from checks.effects.tables import FINDINGS, TOTALS, write_table
 from checks.expectations.contract import terms
 from checks.expectations.judge import Observation
 from checks.expectations.measure import Measure
@@ -21,7 +21,7 @@ LATE = {"late p99": (2 * SECOND, 0, 3)}
 @pytest.fixture
 def observed(tmp_path):
     def observe(
-        kind, totals, effect=TOPIC, bounds="{}", change=lambda story: None, events=(), of="invoices"
+        kind, totals, effect=TOPIC, bounds="{}", change=lambda story: None, events=(), of="invoices", findings=()
     ) -> Observation:
         """Return what is known of a kind. totals: by kind, the count, the undecided and the examined ones."""
         story = Story(tmp_path / "story", effect, bounds)
@@ -37,6 +37,7 @@ def observed(tmp_path):
             for effect_of in ("invoices", "mails")
         ]
         write_table(story.run.audit / "effect_totals", rows, TOTALS)
+        write_table(story.run.audit / "effect_findings", findings, FINDINGS)
         term = next(t for t in terms(story.resolved) if t.key == ("effects", kind, of))
         return Measure(story.run, story.resolved).observe(term)
 
@@ -116,3 +117,24 @@ def test_the_number_of_an_effect_names_what_was_examined_and_what_was_undecided(
 def test_a_time_to_an_effect_is_a_range_where_the_run_did_not_see_it_at_once(observed, least, more, text):
     found = observed("late p99", CLEAN | {"late p99": (least, more, 3)}, bounds="{late: {p99: 5s}}")
     assert (found.text, found.reason) == (text, f"{text} from acknowledgement to effect invoices")
+
+
+def finding(kind, own_id, effect="invoices"):
+    row = dict.fromkeys(FINDINGS.names) | {"effect": effect, "kind": kind, "id": own_id, "why": ""}
+    return row | {"places": ["row 4"], "times_us": [T0 + 9 * SECOND]}
+
+
+def test_a_number_of_an_effect_shows_its_own_findings_with_times_from_the_begin_of_the_run(observed):
+    found = observed(
+        "unexpected",
+        CLEAN | {"unexpected": (1, 0, 3)},
+        findings=[finding("unexpected", "x", "mails"), finding("missing", "y"), finding("unexpected", "z")],
+    )
+    first = "invoices z (row 4 at 18.0 s) has no input"  # the run began 9 s before its load
+    assert found.reason == f"1 effect in invoices has no input that was written; {first}"
+
+
+def test_a_time_to_an_effect_shows_the_first_effect_that_was_late(observed):
+    late = [finding("missing", "y"), finding("late", "x", "mails"), finding("late", "z"), finding("late", "w")]
+    found = observed("late p99", CLEAN | LATE, bounds="{late: {p99: 5s}}", findings=late)
+    assert found.reason.startswith("z has its invoices late (row 4 at ")
