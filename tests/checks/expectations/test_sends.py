@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.run.directory import Run
-from checks.expectations.measure import failures, lowest_success
+from checks.expectations.contract import terms
+from checks.expectations.measure import Measure, failures, lowest_success
 from tests.support.fake_runs import SCENARIO, T0, FakeRun
 
 STEP_US, WINDOW_US = 250_000, 1_000_000
@@ -18,8 +20,7 @@ Steps = dict[int, int]
 """Number of the 250 ms step -> sends."""
 
 
-def lowest(folder: Path, called: Steps, unacked: Steps, topic: str = "orders") -> tuple[int | None, str]:
-    run = Run.create(folder, "sends-1")
+def write_series(run: Run, called: Steps, unacked: Steps, topic: str = "orders") -> None:
     rows = [
         {"at_us": T0 + step * STEP_US, "series": series, "scope": topic, "value": value}
         for series, steps in (("called", called), ("unacked", unacked))
@@ -28,6 +29,11 @@ def lowest(folder: Path, called: Steps, unacked: Steps, topic: str = "orders") -
     (run.audit / "series").mkdir(parents=True)
     if rows:
         pq.write_table(pa.Table.from_pylist(rows), run.audit / "series" / "part-0.parquet")
+
+
+def lowest(folder: Path, called: Steps, unacked: Steps, topic: str = "orders") -> tuple[int | None, str]:
+    run = Run.create(folder, "sends-1")
+    write_series(run, called, unacked, topic)
     observed = lowest_success(run, WINDOW_US)
     return observed.value, observed.text
 
@@ -86,3 +92,15 @@ def test_a_contract_bounds_the_failures(fake, validated, failed, verdict):
     found = validated(run)
     assert found["send_failures", "fail", ""].verdict == verdict
     assert found["send_failures", "unknown", ""].verdict == "pass"
+
+
+def test_a_contract_bounds_the_share_in_windows_of_its_length_if_the_clock_is_right(fake):
+    run = fake(SCENARIO + "  send_success: {min: 99%, per: 2s}\n").write()
+    write_series(run.run, {0: 100, 4: 100, 8: 100}, {4: 2})
+    term = next(t for t in terms(run.resolved) if t.check == "send_success")
+    found = Measure(run.run, run.resolved).observe(term)
+    assert (found.value, found.text, found.unknown) == (990_000, "99 % of 200 sends", "")
+    with run.run.events.open("a") as events:
+        events.writelines(json.dumps({"kind": "progress", "at_us": T0 + at}) + "\n" for at in (90_000_000, 80_000_000))
+    found = Measure(run.run, run.resolved).observe(term)
+    assert found.value is None and found.unknown.startswith("the clock of the machine was set back")
