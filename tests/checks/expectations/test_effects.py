@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import pytest
 
-from checks.effects.tables import FINDINGS, TOTALS, write_table
-from checks.expectations.contract import terms
+from checks.effects.tables import BEHIND, FINDINGS, TOTALS, write_table
+from checks.expectations import bounds
+from checks.expectations.contract import Term, terms
 from checks.expectations.judge import Observation
-from checks.expectations.measure import Measure
+from checks.expectations.measure import Measure, _may_change
+from checks.expectations.validate import OF_JOIN, expectation_of
 from tests.checks.effects.story import TOPIC, Story
 from tests.support.fake_runs import SECOND, T0
 
@@ -138,3 +141,50 @@ def test_a_time_to_an_effect_shows_the_first_effect_that_was_late(observed):
     late = [finding("missing", "y"), finding("late", "x", "mails"), finding("late", "z"), finding("late", "w")]
     found = observed("late p99", CLEAN | LATE, bounds="{late: {p99: 5s}}", findings=late)
     assert found.reason.startswith("z has its invoices late (row 4 at ")
+
+
+def test_an_expectation_of_an_effect_names_the_effect_and_where_its_numbers_are(tmp_path):
+    story = Story(tmp_path / "story", TOPIC, "{late: {p99: 5s}}")
+    story.write()
+    seen = Observation(0, "0")
+    of_kind = {t.split: expectation_of(t, seen) for t in terms(story.resolved) if t.table == "effects"}
+    late, missing = of_kind["late p99"], of_kind["missing"]
+    assert isinstance(late, bounds.ExpectTimeToEffectToBeBetween) and (late.effect, late.stat) == ("invoices", "p99")
+    assert isinstance(missing, bounds.ExpectEffectsToBeBetween) and missing.kind == "missing"
+    assert ", for invoices: " in missing.description and OF_JOIN in html.unescape(missing.notes)
+    others = [expectation_of(t, seen) for t in terms(story.resolved) if t.table == "summary"]
+    assert others and not any(OF_JOIN in html.unescape(other.notes) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "bound", "replaced", "may_change"),
+    [
+        # each effect that still comes is one less that is missing
+        ("missing", 0, (0, 0), False, False),
+        ("missing", 3, (0, 0), False, True),
+        ("missing", 3, (0, 3), False, False),
+        ("missing", 4, (0, 3), False, True),
+        ("missing", 0, (1, None), False, False),
+        ("missing", 1, (1, None), False, True),
+        ("missing", 9, (0, None), False, False),
+        # and may be a duplicate, an unexpected one, or a wrong one
+        ("duplicate", 0, (0, 0), False, True),
+        ("duplicate", 1, (0, 0), False, False),
+        ("duplicate", 3, (0, 3), False, True),
+        ("unexpected", 0, (1, None), False, True),
+        ("unexpected", 1, (1, None), False, False),
+        ("unexpected", 9, (0, None), False, False),
+        ("wrong", 1, (0, 0), False, False),
+        # a later value of an aggregate may be right
+        ("wrong", 1, (0, 0), True, True),
+        ("duplicate", 1, (0, 0), True, False),
+        # what comes now came after the fault
+        (BEHIND, 0, (0, 0), False, False),
+        (BEHIND, 0, (1, None), False, False),
+    ],
+)
+def test_a_number_may_change_only_if_effects_that_still_come_change_its_verdict(
+    kind, count, bound, replaced, may_change
+):
+    term = Term("", "effects", "", split=kind, at_least=bound[0], at_most=bound[1])
+    assert _may_change(term, count, replaced) is may_change

@@ -699,20 +699,29 @@ def rebalances(run, rows):
 REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
 
 
+NO_ROOM = "GROUP_MAX_SIZE_REACHED: no"
+
+
 @pytest.mark.parametrize(
-    ("errors", "verdict", "seen"),
+    ("errors", "verdict", "why"),
     [
-        ([("billing/3", "GROUP_MAX_SIZE_REACHED: no"), ("billing/3", "GROUP_MAX_SIZE_REACHED: no")], "pass", "1"),
-        ([("billing/3", "_TRANSPORT: gone"), ("other/3", "GROUP_MAX_SIZE_REACHED: no")], "fail", "0"),
-        ([], "fail", "0"),
-        ([("billing/2", "GROUP_MAX_SIZE_REACHED"), ("billing/3", "GROUP_MAX_SIZE_REACHED")], "fail", "2"),
+        ([("billing/3", NO_ROOM), ("billing/3", NO_ROOM)], "pass", ""),
+        (
+            [("billing/3", "_TRANSPORT: gone"), ("other/3", NO_ROOM)],
+            "fail",
+            "reported by no client; other errors: _TRANSPORT: gone",
+        ),
+        ([], "fail", "reported by no client"),
+        ([("billing/2", NO_ROOM), ("billing/3", NO_ROOM)], "fail", "reported by billing/2, billing/3"),
     ],
 )
-def test_a_demanded_client_error_is_counted_by_client(fake, errors, verdict, seen):
+def test_a_demanded_client_error_is_counted_by_client(fake, errors, verdict, why):
     run = fake(REFUSED)
     run.ledger["lifecycle"] += [life(client, "consumer", "error", error=words) for client, words in errors]
+    run.ledger["lifecycle"].append(life("billing/1", "consumer", "stopped", error=NO_ROOM))
     found = judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"]
-    assert (found.verdict, found.seen) == (verdict, seen)
+    number = len({client for client, words in errors if client.startswith("billing/") and words == NO_ROOM})
+    assert (found.verdict, found.seen, found.why) == (verdict, str(number), why)
 
 
 def test_errors_of_unrecorded_clients_are_inconclusive(fake):
