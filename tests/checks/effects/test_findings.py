@@ -9,7 +9,7 @@ import pytest
 from chaos.anomalies.causes import CAUSES
 from chaos.ledger.schemas import EFFECT_READS
 from checks.effects.findings import LISTED, describe, effect_counts, sentence, undecided
-from checks.effects.tables import FINDINGS, TOTALS, write_table
+from checks.effects.tables import BEHIND, FINDINGS, TOTALS, write_table
 from tests.support.fake_runs import SECOND, FakeRun
 
 SCENARIO = """
@@ -45,6 +45,7 @@ def test_each_effect_has_its_own_numbers_and_findings(tmp_path):
         total | {"kind": "duplicate", "count": 0, "examined": 8},
         total | {"kind": "late p99", "count": 4, "undecided": 2},
         total | {"kind": "late max", "count": None},
+        total | {"kind": "wrong", "count": None},
         total | {"kind": "unexpected", "count": 5, "effect": "mails"},
     ]
     write_table(fake.run.audit / "effect_totals", totals, TOTALS)
@@ -54,6 +55,7 @@ def test_each_effect_has_its_own_numbers_and_findings(tmp_path):
         finding("duplicate", id="d1", **told),
         finding("duplicate", id="d2", **told),
         finding("duplicate", id="d3", frames=[FRAME]),
+        finding("wrong", id="w1", frames=[FRAME], cause="repeated"),
         finding("duplicate", id="e1", effect="mails", **told),
     ]
     write_table(fake.run.audit / "effect_findings", rows, FINDINGS)
@@ -61,13 +63,15 @@ def test_each_effect_has_its_own_numbers_and_findings(tmp_path):
     assert (invoices.inputs, invoices.effects, invoices.error) == (9, 7, "")
     assert (invoices.counts, invoices.undecided) == ({"missing": 2, "duplicate": 0}, {"missing": 3})
     assert invoices.late_us == {"p99": 6}
-    assert {kind: len(found) for kind, found in invoices.findings.items()} == {"missing": LISTED, "duplicate": 3}
+    numbers = {kind: len(found) for kind, found in invoices.findings.items()}
+    assert numbers == {"missing": LISTED, "duplicate": 3, "wrong": 1}
     assert invoices.findings["missing"][1] == "m1 has no invoices"
-    repeated, open_ = invoices.stories
+    repeated, open_, nameless = invoices.stories
     assert (repeated.kind, repeated.number, repeated.library) == ("duplicate", 2, "sarama 1.43.3")
     assert repeated.cause == CAUSES["repeated"].text and repeated.sentence.startswith("d1 has more than it should of")
     assert repeated.prevents == CAUSES["repeated"].prevention("sarama 1.43.3", True)
     assert [frame.label for frame in repeated.frames] == ["Fetch"]
+    assert (nameless.kind, nameless.library) == ("wrong", "")
     assert (open_.cause, open_.prevents, open_.library, open_.number) == ("", "", "", 1)
     assert (mails.inputs, mails.effects, mails.error) == (0, 0, "no such table")
     assert mails.counts == {"unexpected": 5} and mails.findings.keys() == {"duplicate"}
@@ -86,6 +90,9 @@ def test_each_effect_has_its_own_numbers_and_findings(tmp_path):
         ("unexpected", 2, "2 effects in invoices have no input that was written"),
         ("wrong", 1, "1 effect in invoices has a wrong value"),
         ("wrong", 2, "2 effects in invoices have a wrong value"),
+        (BEHIND, 1, "1 input had no effect invoices yet"),
+        (BEHIND, 2, "2 inputs had no effect invoices yet"),
+        (BEHIND, 0, "effect invoices: no input was behind among 9"),
     ],
 )
 def test_a_number_is_told_with_the_findings_of_its_kind(kind, count, text):
@@ -99,6 +106,7 @@ def test_a_number_is_told_with_the_findings_of_its_kind(kind, count, text):
         ("unexpected", "", "2 effects may be of inputs that a killed producer did not record"),
         ("wrong", "", "the values of the inputs of 2 effects are not known"),
         ("missing", "", "2 more may be missing: the producer did not learn whether"),
+        (BEHIND, "", "it is not known when the effects of 2 inputs came"),
     ],
 )
 def test_why_a_number_is_a_range(kind, unreadable, text):
@@ -121,6 +129,8 @@ AT = {"places": ["row 1", "row 2"], "times_us": [T1 + SECOND, None]}
         (finding("duplicate", **AT), "a7 has more than it should of invoices: row 1 at 1.0 s and row 2"),
         (finding("unexpected", **AT), "invoices a7 (row 1 at 1.0 s and row 2) has no input"),
         (finding("wrong", found="8", expected="9", **AT), "a7 has 8 in invoices and not 9 (row 1 at 1.0 s and row 2)"),
+        (finding(BEHIND, **AT), "a7 had no invoices yet (row 1 at 1.0 s and row 2)"),
+        (finding(BEHIND), "a7 had no invoices yet (and has none)"),
         (finding("late", **AT), "a7 has its invoices late (row 1 at 1.0 s and row 2)"),
         (finding(places=None, times_us=None, why="it is lost"), "a7 has no invoices: it is lost"),
         (finding(ending="and then nothing"), "a7 has no invoices: and then nothing"),
