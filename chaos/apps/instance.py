@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -22,10 +23,12 @@ from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.setup.apps import App
 from chaos.setup.placeholders import FORMS, SECRETS, filled, placeholders
+from chaos.setup.postgres import USER
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+_OF_SERVER = {"database", "setup", "config"}
 LAST_BYTES = 1 << 16
 """The end of a log that is read for its last lines: it may have gigabytes."""
 SHOWN_LINES, MOST_OF_LINE, HINT_LINES = 3, 500, 40
@@ -148,7 +151,7 @@ class Instance:
 
     def _settings(self) -> Mapping[str, Mapping[str, str]]:
         """Return the settings of a worker of Kafka Connect by the name of their file; empty of another application."""
-        return self.app.connect.files(self.built.plugins) if self.app.connect and self.built else {}
+        return self.app.connect.files(self.built.folder) if self.app.connect and self.built else {}
 
     def _write(self, name: str, text: str, used: set[str]) -> None:
         """Write a file; only its owner may read one with a password.
@@ -173,6 +176,9 @@ class Instance:
         env = {name: filled(text, known) for name, text in self.app.env.items()}
         arguments = [filled(word, known) for word in self.app.arguments]
         arguments += [str(Path(self.values["files"]) / name) for name in self._settings()]
+        if self.app.postgres is not None and self.built is not None:
+            server = {"bin": self.built.folder, "data": self.values["data"], "port": self.values["port"], "user": USER}
+            arguments.append(json.dumps(server | self.app.postgres.model_dump(include=_OF_SERVER)))
         if self.app.image is not None:
             assert engine is not None  # an application with an image has one
             self.running = start_container(

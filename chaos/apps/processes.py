@@ -73,8 +73,11 @@ class LocalProcess:
         self._spawned.identity.signal(signal.Signals[name])
 
     def kill(self) -> None:
-        """Kill the process and its children."""
+        """Kill the process and its children, also those in other sessions."""
+        children = self._descendants()
         self._spawned.signal_group(signal.SIGKILL)
+        for child in children:
+            child.signal(signal.SIGKILL)
 
     def pause(self) -> bool:
         """Suspend the process and its children, also those in other sessions."""
@@ -94,15 +97,27 @@ class LocalProcess:
     def resume(self) -> None:
         """Let the process and its children go on."""
         self._spawned.signal_group(signal.SIGCONT)
-        for found in filter(self._has_marks, process.find_marked()):
-            found.identity.signal(signal.SIGCONT)
+        for child in self._children():
+            child.signal(signal.SIGCONT)
 
     def suspended(self) -> bool:
         """Return whether the system shows the process and its children as stopped."""
         return process.is_paused(self._spawned.identity) and not self._awake()
 
     def _awake(self) -> list[ProcessId]:
-        return [p.identity for p in process.find_marked() if self._has_marks(p) and not process.is_paused(p.identity)]
+        return [child for child in self._children() if not process.is_paused(child)]
+
+    def _children(self) -> set[ProcessId]:
+        """Return the process with what has its marks, and what it and they started: a title may replace the marks."""
+        return {p.identity for p in process.find_marked() if self._has_marks(p)} | self._descendants()
+
+    def _descendants(self) -> set[ProcessId]:
+        found = set()
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._spawned.identity.pid).children(recursive=True):
+                with contextlib.suppress(ProcessLookupError):
+                    found.add(ProcessId.of(child.pid))
+        return {child for child in found if child.alive()}
 
     def _has_marks(self, found: process.MarkedProcess) -> bool:
         return (found.run_dir, found.role) == self._marks

@@ -17,13 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from chaos.apps import readiness
+from chaos.apps import postgres, readiness
 from chaos.apps.instance import KEPT_OF_LOG, LOG_LIMIT, Instance
 from chaos.apps.processes import connected, ends_of, find_image
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
 from chaos.install.cache import Progress, silent
-from chaos.install.programs import Built, build, build_worker
+from chaos.install.programs import Built, build, build_postgres, build_worker
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
@@ -33,10 +33,11 @@ from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
+from chaos.run.rows import rows_file
 from chaos.scenario.resolve import Resolved
 from chaos.setup.apps import App
 from chaos.setup.names import PRIMARY
-from chaos.setup.placeholders import BOOTSTRAP, HTTP, STORES, TOPIC
+from chaos.setup.placeholders import BOOTSTRAP, HTTP, PORT, ROWS, STORES, TOPIC
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ def _build(app: App, on_progress: Progress = silent) -> Built | None:
     """Build the program of an application, or the class path of its workers; None if there is nothing to build."""
     if app.connect is not None:
         return build_worker(app.connect.release, app.connect.distributed, app.libraries, on_progress)
+    if app.postgres is not None:
+        programs = build_postgres(app.postgres.release, on_progress)
+        return Built((sys.executable, postgres.__file__), folder=str(programs))
     return build(Path(app.program), app.libraries, on_progress) if app.program is not None else None
 
 
@@ -88,7 +92,7 @@ class Applications:
     connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
     calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances with a
     connection to their addresses so far; None if nothing sees that. brokers: returns the addresses of the brokers, to
-    which an instance is not to connect. beside: bootstrap servers of other clusters by name.
+    which an instance is not to connect. beside: bootstrap servers of other clusters by name. ports: of first instances.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -106,7 +110,9 @@ class Applications:
         used: Callable[[], Collection[str]] | None = None,
         brokers: Callable[[], Collection[tuple[str, int]]] = lambda: (),
         beside: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
     ) -> None:
+        self._ports = ports or {}
         self._used, self._brokers = used, brokers
         self._past: dict[str, set[str]] = defaultdict(set)
         """Addresses of brokers to which instances connected past the relay."""
@@ -235,7 +241,9 @@ class Applications:
             "app": app.name,
             "instance": str(number),
             "name": f"{app.name}/{number}",
-            "port": str(free_ports(1)[0]),
+            "port": str(self._ports[app.name] if number == 1 and app.name in self._ports else free_ports(1)[0]),
+            **{f"{PORT}{name}": str(port) for name, port in self._ports.items()},
+            **{f"{ROWS}{p.name}": str(rows_file(self._run, p.name)) for p in self._scenario.producers},
             "data": str(folder / "data"),
             "files": str(folder / "files"),
             "directory": str(app.directory or Path.cwd()),

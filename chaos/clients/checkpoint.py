@@ -39,21 +39,21 @@ def checkpoint_of(ledger: Path, client: str, stored: bool = False) -> dict[str, 
     return {partition_name(partition): offset for partition, offset in sorted(positions.items())}
 
 
-def next_seq_of(ledger: Path, client: str) -> int:
-    """Return the seq after the highest one in the rows of a producer; 0 without rows."""
-    return max((seq for seq, _ in _sends(ledger, client)), default=-1) + 1
+def next_seq_of(ledger: Path, client: str, table: str = "sends") -> int:
+    """Return the seq after the highest one in the rows of a producer; 0 without rows. table: of the ledger."""
+    return max((seq for seq, _ in _sends(ledger, client, table)), default=-1) + 1
 
 
 def first_unacked_of(ledger: Path, client: str) -> int:
     """Return the first seq of a producer without an acknowledged row: a producer that resends starts there."""
-    acked = {seq for seq, outcome in _sends(ledger, client) if outcome == "ok"}
+    acked = {seq for seq, outcome in _sends(ledger, client, "sends") if outcome == "ok"}
     return next(seq for seq in range(len(acked) + 1) if seq not in acked)
 
 
-def _sends(ledger: Path, client: str) -> Iterator[tuple[int, str]]:
+def _sends(ledger: Path, client: str, table: str) -> Iterator[tuple[int, str]]:
     """Yield seq and outcome of each send."""
     for incarnation in incarnations(ledger, client):
-        for batch in _batches(ledger, "sends", client, incarnation):
+        for batch in _batches(ledger, table, client, incarnation):
             yield from zip(batch.column("seq").to_pylist(), batch.column("outcome").to_pylist(), strict=True)
 
 

@@ -96,6 +96,7 @@ class WriterSpec(ClientSpec):
 
     role = "producer"
     topic: str
+    rows: RowsSpec | None = Field(None, description="rows of a table or a file in place of records of a topic")
     in_turn: list[str] = Field(
         [], description="topics that take the records in turn: the one at seq modulo their number; `topic` if empty"
     )
@@ -104,6 +105,11 @@ class WriterSpec(ClientSpec):
     stop_within_s: float = Field(10.0, gt=0, description="longest wait for delivery reports after the order to stop")
     transactions: TransactionSpec | None = Field(None, description="write in transactions")
     steady: list[Steady] = Field([], description="what does not change during the run")
+
+    @property
+    def table(self) -> str:
+        """The table of the ledger that has what the client wrote."""
+        return "inserts" if self.rows else "sends"
 
     def topic_of(self, seq: int) -> str:
         """Return the topic of a record."""
@@ -123,6 +129,15 @@ class TimestampSpec(Part):
     def of(self, call_us: int) -> int:
         """Return the timestamp of a record."""
         return call_us // self.divisor_us + self.shift_ms
+
+
+class RowsSpec(Part):
+    """Where a producer of rows writes. url: of a database, or a reference to it; setting: the key that has it."""
+
+    url: str = ""
+    setting: str = ""
+    insert: str = ""
+    file: Path | None = None
 
 
 class ProducerSpec(WriterSpec):

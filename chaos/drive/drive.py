@@ -35,6 +35,7 @@ from chaos.kafka.security import Access
 from chaos.ledger.seal import seal
 from chaos.ledger.stream import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
+from chaos.processes.ports import free_ports
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, UNSEEN, EventLog
@@ -154,9 +155,12 @@ class Drive:
                 stack.push(partial(self._end_capture, self._proxy))
             watch = stack.enter_context(Watch(self._run, self._resolved, self._events)) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
+            ports = self._ports()
+            databases = {a.name: a.postgres.url(ports[a.name]) for a in self._scenario.apps if a.postgres}
+            fleet = Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front, databases)
+            stack.enter_context(fleet)
             kafka = self._connect()
-            apps = self._apps = self._applications(stack, observer, watch.urls if watch else {})
+            apps = self._apps = self._applications(stack, observer, watch.urls if watch else {}, ports)
             faults = self._faults(stack, writer, fleet, observer, apps)
             with self._events.stage("clients"):
                 fleet.start_consumers()
@@ -231,8 +235,8 @@ class Drive:
             self._events.note(line)
 
     def _inputs(self, fleet: Fleet, topic: str) -> int:
-        """Return the acknowledged records of the producers with ids that write to a topic, and to no other."""
-        return sum(fleet.acked(p.name) for p in producers_with_ids(self._scenario) if p.written == [topic])
+        """Return the acknowledged records or rows of the producers with ids that write to a topic, and to no other."""
+        return sum(fleet.acked(p.name) for p in producers_with_ids(self._scenario) if p.inputs == [topic])
 
     def _connect(self) -> Kafka:
         # an attached cluster may have thousands of topics of other users
@@ -248,7 +252,14 @@ class Drive:
         groups = sorted({*self._scenario.groups, *self._scenario.app_groups} - shares.keys())
         return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later], shares)
 
-    def _applications(self, stack: ExitStack, observer: Observer, receivers: Mapping[str, str]) -> Applications:
+    def _ports(self) -> dict[str, int]:
+        """Return a free port for the first instance of each application, which others may need to know."""
+        names = [app.name for app in self._scenario.apps]
+        return dict(zip(names, free_ports(len(names)), strict=True))
+
+    def _applications(
+        self, stack: ExitStack, observer: Observer, receivers: Mapping[str, str], ports: Mapping[str, int]
+    ) -> Applications:
         """Return the applications; each instance has a front of the proxy. Leaving `stack` ends them."""
         access, kafka = Access.of(self._cluster.state.client_security), self._connect()
         stack.callback(kafka.close)
@@ -256,7 +267,7 @@ class Drive:
         apps = Applications(
             self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
             used=used, brokers=lambda: [*map(self._cluster.address, self._cluster.broker_ids)],
-            beside=beside.addresses(self._run, self._scenario.clusters),
+            beside=beside.addresses(self._run, self._scenario.clusters), ports=ports,
         )  # fmt: skip
         return stack.enter_context(apps)
 

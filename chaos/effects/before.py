@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from chaos.effects.sources import ENCODED, Query, SourceError, ask_jdbc, by_spark, database_url
+from chaos.databases import ENCODED, FOR_NOW, by_spark
+from chaos.effects.sources import Query, SourceError, ask_jdbc, url_of
 from chaos.errors import UsageError
 from chaos.setup.effects import Effect
 
 _TABLE = re.compile(
     r"no such table: (?P<sqlite>\S+)|relation \"(?P<postgres>[^\"]+)\"|Table '(?P<mysql>[^']+)'|file (?P<file>.+)$",
     re.IGNORECASE,
-)
-_FOR_NOW = re.compile(
-    r"did not answer within|is locked|lock wait|too many (?:clients|connections)|starting up|recovery", re.IGNORECASE
 )
 _AWAY = re.compile(r"refused|can't connect|could not connect", re.IGNORECASE)
 _LOGIN = re.compile(r"authentication|access denied|login failed|password", re.IGNORECASE)
@@ -39,7 +37,7 @@ def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET, started:
 
 
 def _warning(effect: Effect, hidden: bool, since: str, started: bool) -> str:
-    url = database_url(effect)
+    url = url_of(effect)
     try:
         if by_spark(url):
             ask_jdbc(effect, url)
@@ -49,7 +47,7 @@ def _warning(effect: Effect, hidden: bool, since: str, started: bool) -> str:
         reason = str(e).partition(" cannot be read: ")[2]
         if e.absent:
             return f"effect {effect.name}: {_missing(reason)} does not exist {since}; the application has to create it"
-        if _FOR_NOW.search(reason):
+        if FOR_NOW.search(reason):
             return f"{e}; the run looks again"
         if started and not e.connected and _AWAY.search(reason):
             return f"{e}; an application of the run has to start it"

@@ -21,17 +21,14 @@ from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, unquote_plus
 
+from chaos.databases import database_url, scrubber, without_values
 from chaos.effects.payload import Record, Unreadable, shown
-from chaos.errors import AftershockError, UsageError
-from chaos.kafka.security import read_secret
-from chaos.processes.scrub import Scrubber
+from chaos.errors import AftershockError
 from chaos.setup.effects import Effect
 
 if TYPE_CHECKING:
     from sqlalchemy import Result
-    from sqlalchemy.engine import URL
 
 T = TypeVar("T")
 CONNECT_S = 10
@@ -44,13 +41,7 @@ ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
 """Different ids of a query up to which a repetition is recognized."""
 _NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
-_QUOTED = re.compile(r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)")
 _PARAMETER = re.compile(r"(?<![:\w\\]):(?=\w)")
-ENCODED = (
-    "; in a name or password, write % as %25, / as %2F, : as %3A, @ as %40, # as %23, ? as %3F, a space as %20 and a "
-    "line break as %0A"
-)
-_PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
 
 
 class SourceError(AftershockError):
@@ -81,38 +72,9 @@ class Item:
 # Databases.
 
 
-def database_url(effect: Effect) -> str:
-    """Return the URL of the database, with its secret. Raises `UsageError` if the reference leads nowhere."""
-    given, setting = effect.sql or "", f"effects: {effect.name}: sql"
-    url = read_secret(given, setting) if given.startswith(("env:", "file:")) else given
-    if not by_spark(url):
-        from sqlalchemy import make_url
-        from sqlalchemy.exc import ArgumentError
-
-        try:
-            parts = make_url(url)
-        except (ArgumentError, ValueError):  # the message has the URL, or a part of it
-            raise UsageError(f"{setting}: {given} is no URL of a database{ENCODED}") from None
-        if problem := _login_problem(url, parts):
-            raise UsageError(f"{setting}: the login in {given} {problem}{ENCODED}")
-    return url
-
-
-def _login_problem(url: str, parts: URL) -> str:
-    """Return how a URL is read otherwise than it is meant, as far as that shows."""
-    if parts.get_backend_name() == "sqlite":
-        return ""
-    if "@" in f"{parts.host}{parts.database}":
-        return "ends at another place than its last @"
-    if any(ord(char) < ord(" ") for char in url):
-        return "has a line break or another control character"
-    login = url.partition("://")[2].rpartition("@")[0]
-    return "has a % that encodes nothing" if re.search(r"%(?![0-9A-Fa-f]{2})", login) else ""
-
-
-def by_spark(url: str) -> bool:
-    """Return whether Spark reads a database: the run does not look at it while it drives."""
-    return url.startswith("jdbc:")
+def url_of(effect: Effect) -> str:
+    """Return the URL of the database of an effect, with its secret. Raises `UsageError` as `database_url`."""
+    return database_url(effect.sql or "", f"effects: {effect.name}: sql")
 
 
 def ask_jdbc(effect: Effect, url: str) -> None:
@@ -134,32 +96,6 @@ def ask_jdbc(effect: Effect, url: str) -> None:
     raise SourceError(f"effect {effect.name} cannot be read: {'; '.join(reasons)}")
 
 
-def scrubber(url: str) -> Scrubber:
-    """Return what replaces the URL and the password in it, in messages."""
-    written = [*_PASSWORD.findall(url), *_parsed_passwords(url)]
-    passwords = {form for password in written for form in (password, unquote(password), unquote_plus(password))}
-    return Scrubber([*([url] if passwords else []), *passwords])
-
-
-def _parsed_passwords(url: str) -> list[str]:
-    """Return the passwords in a URL as SQLAlchemy reads them: they may have a character that should be encoded."""
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parts = make_url(url)
-    except (ArgumentError, ValueError):  # a URL of Spark
-        return []
-    named = [value for name, value in parts.query.items() if name.lower() in ("password", "pwd", "passwd")]
-    texts = [text for value in named for text in ([value] if isinstance(value, str) else value)]
-    return [text for text in (str(parts.password or ""), *texts) if text]
-
-
-def without_values(reason: str) -> str:
-    """Return the message of a database without quoted texts: a value that does not fit its type is one."""
-    return _QUOTED.sub("…", reason)
-
-
 class Query:
     """The rows of a query through SQLAlchemy. Each call of `items` is one reading, in one transaction.
 
@@ -167,7 +103,7 @@ class Query:
     """
 
     def __init__(self, effect: Effect, hidden: bool) -> None:
-        self._effect, self._hidden, self._url = effect, hidden, database_url(effect)
+        self._effect, self._hidden, self._url = effect, hidden, url_of(effect)
         self._scrub, self._connected = scrubber(self._url), False
 
     def items(self, limit_s: float = READ_S) -> Iterator[Item]:

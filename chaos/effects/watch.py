@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
+from chaos.databases import by_spark
 from chaos.effects.payload import Extractor, Unreadable
 from chaos.effects.receiver import Receiver, Sight
 from chaos.effects.sources import (
@@ -24,10 +25,9 @@ from chaos.effects.sources import (
     Query,
     Repeated,
     SourceError,
-    by_spark,
-    database_url,
     files_of,
     read_file,
+    url_of,
 )
 from chaos.run.directory import Run
 from chaos.run.events import UNSETTLED, EventLog, now_us
@@ -65,7 +65,7 @@ class Watch:
             folder.mkdir(exist_ok=True)
         self._files = {e.name: _Lines(folder / f"{e.name}.jsonl") for e in self._effects if e.topic is None}
         hidden = self._scenario.hides_payloads
-        looked = [e for e in self._effects if e.polled and not (e.sql and by_spark(database_url(e)))]
+        looked = [e for e in self._effects if e.polled and not (e.sql and by_spark(url_of(e)))]
         self._looks = [_Look(effect, run.logs, self._files[effect.name], hidden) for effect in looked]
         rng = resolved.rng("effects")
         reach = next((app.external for app in self._scenario.apps if isinstance(app.external, External)), None)

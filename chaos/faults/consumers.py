@@ -12,8 +12,9 @@ from pydantic import Field, model_validator
 from chaos.faults.base import Client, Fault, World
 from chaos.faults.clients import ClientFault, ClientFaultSpec, fenced
 from chaos.kafka.partition import TopicPartition
-from chaos.setup.clients import Consumer, Needs, uses_kip_848
+from chaos.setup.clients import Consumer, uses_kip_848
 from chaos.setup.model import Setup
+from chaos.setup.needs import Needs
 from chaos.setup.share import Share
 from chaos.setup.triggers import Partition, split_member
 from chaos.units import Duration

@@ -12,8 +12,8 @@ from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import Client, Fault, World
 from chaos.faults.clients import ClientFault, ClientFaultSpec, fenced
 from chaos.kafka.partition import TopicPartition
-from chaos.setup.clients import Needs
 from chaos.setup.model import Setup
+from chaos.setup.needs import Needs
 from chaos.wait import wait_until
 
 UNREPORTED_TIMEOUT_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -36,6 +36,7 @@ class Fleet(Roster):
     """The clients of one run. Leaving the context kills every client that still runs.
 
     They connect to `bootstrap`, or each process to the addresses that `front` returns for its (first) client.
+    databases: see `SpecBuilder`.
 
     Methods that take a client raise `ClientError` if it does not exist or is gone.
     """
@@ -47,10 +48,11 @@ class Fleet(Roster):
         bootstrap: str,
         security: Security | None = None,
         front: Callable[[str], str] | None = None,
+        databases: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(resolved.scenario)
         self._run = run
-        self._specs = SpecBuilder(run, resolved, front or (lambda _: bootstrap), security)
+        self._specs = SpecBuilder(run, resolved, front or (lambda _: bootstrap), security, databases)
         self._owner = ProcessId.current()
         self._launcher = Launcher(run, self._owner, resolved.scenario.hides_payloads)
         self._launcher.prepare(resolved.scenario.client_libraries)

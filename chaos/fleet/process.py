@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from chaos.clients.choice import Client
-from chaos.clients.protocol import ClientSpec
+from chaos.clients.protocol import ClientSpec, ProducerSpec
+from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, prepare
 from chaos.fleet.specs import write_spec
 from chaos.install.cache import silent
@@ -104,7 +105,10 @@ class Launcher:
 
     def start(self, spec: ClientSpec, library: Client, log: Path, env: Mapping[str, str]) -> ClientProcess:
         """Start the program of a spec. Raises `OSError`, `ClientError`."""
-        installed = self.installed[library]
+        if isinstance(spec, ProducerSpec) and spec.rows:
+            installed = Installed("SQLAlchemy", {"producer": (*ENTRY, "rows")})
+        else:
+            installed = self.installed[library]
         access = Access.of(spec.security)
         scrubber = access.scrubber if access else Scrubber()
         spawned = spawn(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,6 +20,7 @@ from chaos.clients.protocol import (
     IdentitiesSpec,
     ProcessorSpec,
     ProducerSpec,
+    RowsSpec,
     ShareConsumerSpec,
     Steady,
 )
@@ -27,6 +29,7 @@ from chaos.faults.settings import states_of
 from chaos.kafka.security import Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
+from chaos.run.rows import rows_file
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import steadily_refused
@@ -47,11 +50,20 @@ STOP_SHARE = 0.6
 
 
 class SpecBuilder:
-    """Builds the spec of each incarnation of each client of a run. bootstrap: the addresses for a client."""
+    """Builds the spec of each incarnation of each client of a run.
+
+    bootstrap: the addresses for a client. databases: URLs of applications of the run that are databases.
+    """
 
     def __init__(
-        self, run: Run, resolved: Resolved, bootstrap: Callable[[str], str], security: Security | None = None
+        self,
+        run: Run,
+        resolved: Resolved,
+        bootstrap: Callable[[str], str],
+        security: Security | None = None,
+        databases: Mapping[str, str] | None = None,
     ) -> None:
+        self._databases = databases or {}
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
         self._bootstrap, self._security = bootstrap, security
         self.folder = run.path / "clients"
@@ -104,6 +116,8 @@ class SpecBuilder:
         if entry.partitioner == "sticky":
             settings = dict(entry.client.traits.sticky)
         first_seq = first_unacked_of if entry.resend else next_seq_of
+        if entry.rows:
+            first_seq = partial(next_seq_of, table="inserts")
         return {
             **self._writer(entry, client),
             "config": {**settings, **entry.config},
@@ -118,8 +132,18 @@ class SpecBuilder:
             "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
             "partitioner": application,
             "timestamps": None if entry.timestamps is None else formula(entry.timestamps),
-            "partitions": self._scenario.topic(entry.written[0]).partitions,
+            "partitions": 1 if entry.rows else self._scenario.topic(entry.written[0]).partitions,
+            "rows": self._rows(entry),
         }
+
+    def _rows(self, entry: Producer) -> RowsSpec | None:
+        """Return where a producer of rows writes; None for one that writes records."""
+        if (rows := entry.rows) is None:
+            return None
+        if rows.file is not None:
+            return RowsSpec(file=rows_file(self._run, entry.name))
+        url = self._databases[rows.app] if rows.app else rows.sql or ""
+        return RowsSpec(url=url, setting=f"producers.{entry.name}.rows.sql", insert=rows.insert or "")
 
     def _processor(self, entry: Processor, client: str, incarnation: int) -> dict[str, Any]:
         mates = process_mates(entry, client)
@@ -174,8 +198,9 @@ class SpecBuilder:
     def _writer(self, entry: Producer | Processor, client: str) -> dict[str, Any]:
         """Return the fields that producers and processors share."""
         transactional_id = self._resolved.prefix + client.replace("/", "-")
-        topics = entry.written if isinstance(entry, Producer) else [entry.to]
-        kept = [[*steady(self._scenario, topic), *self._steady_times(entry, topic)] for topic in topics]
+        topics = entry.inputs if isinstance(entry, Producer) else [entry.to]
+        rows = isinstance(entry, Producer) and entry.rows
+        kept = [[] if rows else [*steady(self._scenario, t), *self._steady_times(entry, t)] for t in topics]
         return {
             "topic": topics[0],
             "in_turn": topics if len(topics) > 1 else [],

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import sys
+import tarfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,12 +42,12 @@ FAULTS = r"^\S+\.go:\d+|^go: (?!(downloading|finding|added|upgraded|found) )|^np
 class Built:
     """A program that is ready to run. command: what starts it; env: the variables that it needs.
 
-    plugins: the folder with a folder for each connector of a worker of Kafka Connect.
+    folder: of a worker of Kafka Connect, the folder with a folder for each connector; of a database, its programs.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    plugins: str = ""
+    folder: str = ""
 
 
 def build(program: Path, libraries: Sequence[str], on_progress: Progress = silent) -> Built:
@@ -113,6 +116,22 @@ def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_p
     path = os.pathsep.join(map(str, sorted(runtime.glob("*.jar"))))
     main = f"org.apache.kafka.connect.cli.Connect{'Distributed' if distributed else 'Standalone'}"
     return Built((str(find_java().path), *WORKER_OPTIONS, "-cp", path, main), JAVA_ENVIRONMENT, str(folder))
+
+
+def build_postgres(release: str, on_progress: Progress = silent) -> Path:
+    """Install a release of PostgreSQL, and return the folder of its programs. Raises as `build`."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64v8"}.get(platform.machine(), platform.machine())
+    module = f"embedded-postgres-binaries-linux-{machine}"
+    (jar,) = resolve("io.zonky.test.postgres", module, release, on_progress).glob("*.jar")
+
+    def fill(target: Path) -> None:
+        with zipfile.ZipFile(jar) as packed:
+            (name,) = (name for name in packed.namelist() if name.endswith(".txz"))
+            with packed.open(name) as archive, tarfile.open(fileobj=archive, mode="r:xz") as files:
+                files.extractall(target, filter="tar")
+
+    waiting = "another run unpacks PostgreSQL; waiting for it"
+    return cached(f"apps/postgres-{release}-{machine}", fill, waiting, on_progress) / "bin"
 
 
 def _artifacts(libraries: Sequence[str], on_progress: Progress) -> list[Path]:

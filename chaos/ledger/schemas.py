@@ -173,8 +173,10 @@ TABLES: dict[str, pa.Schema] = {
 SHARE_TABLES = ("acquisitions", "acknowledgements")
 LARGE = ("sends", "deliveries", "commits", *SHARE_TABLES)
 """Tables that grow with the load, in addition to the log."""
-OPTIONAL = ("apps",)
-"""Tables that a seal may lack, because only runs with applications have rows of them."""
+TABLES["inserts"] = TABLES["sends"]
+"""One row per completed insert of a producer of rows, with the name of the producer as `topic`."""
+OPTIONAL = ("apps", "inserts")
+"""Tables that a seal may lack: only runs with applications, and with producers of rows, have rows of them."""
 
 LOG = _table(
     topic=_str,

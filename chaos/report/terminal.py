@@ -90,7 +90,9 @@ class Page:
 def _numbers(c: Counts) -> str:
     """Return the numbers of records as text."""
     outcomes = f"{c.acked:,} acknowledged, {c.failed:,} failed, {c.unknown:,} unknown"
-    written = f"{c.sent:,} sent, {outcomes}, {c.in_log:,} in the log"
+    records = f"{c.sent:,} sent, {outcomes}, {c.in_log:,} in the log"
+    rows = f"{c.inserted:,} rows written" if c.inserted else ""
+    written = "; ".join(filter(None, (rows, records if c.sent or not rows else "")))
     removed = {"gone with a deleted topic": c.gone, "superseded": c.superseded, "expired": c.expired_tombstones}
     written += "".join(f", {count:,} {how}" for how, count in removed.items() if count)
     read = ", ".join(f"{r.reader} {r.delivered:,}" for r in c.readers[:MOST_READERS])

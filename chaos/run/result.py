@@ -293,13 +293,13 @@ class ReaderCount(BaseModel):
 class Counts(BaseModel):
     """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive.
 
-    gone: acknowledged records of topics that were deleted. evicted: those below the log start, which retention or a
-    fault deleted; evicted_by: the timestamps that let retention delete them early. refused_timestamps: sends that
-    brokers refused for their timestamps. superseded, expired_tombstones: records that compaction removed.
-    commits_unknown: offset commits of unknown outcome. commits_by_log_ok,
-    commits_by_log_fail: commits of unknown outcome that the log of `__consumer_offsets` decides. commits_left_out: the
-    others, by the reason for which they are undecided. rebalances: of each group with subscribe members, as far as
-    observed.
+    inserted: rows that producers wrote in place of records. gone: acknowledged records of topics that were deleted.
+    evicted: those below the log start, which retention or a fault deleted; evicted_by: the timestamps that let
+    retention delete them early. refused_timestamps: sends that brokers refused for their timestamps. superseded,
+    expired_tombstones: records that compaction removed. commits_unknown: offset commits of unknown outcome.
+    commits_by_log_ok, commits_by_log_fail: commits of unknown outcome that the log of `__consumer_offsets` decides.
+    commits_left_out: the others, by the reason for which they are undecided. rebalances: of each group with subscribe
+    members, as far as observed.
     """
 
     sent: int = 0
@@ -307,6 +307,7 @@ class Counts(BaseModel):
     failed: int = 0
     unknown: int = 0
     in_log: int = 0
+    inserted: int = 0
     gone: int = 0
     evicted: int = 0
     evicted_by: str = ""

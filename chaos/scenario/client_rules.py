@@ -21,8 +21,9 @@ from chaos.ledger.ids import NUMBER_BITS
 from chaos.scenario.mistakes import Source, as_key
 from chaos.scenario.retention import compresses
 from chaos.scenario.setting_rules import client_setting_problems
-from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe, asked
+from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe
 from chaos.setup.model import Setup
+from chaos.setup.needs import asked
 from chaos.values.arrivals import Arrivals, recorded
 from chaos.values.model import Value
 

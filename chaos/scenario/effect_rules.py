@@ -13,6 +13,7 @@ from chaos.scenario.mistakes import Source
 from chaos.setup.clients import Producer
 from chaos.setup.effects import Avro, Effect, Format, Protobuf
 from chaos.setup.model import Setup, unknown
+from chaos.setup.rows import OF_APP
 
 S = TypeVar("S", bound=Experiment)
 
@@ -28,8 +29,8 @@ def producers_with_ids(setup: Setup) -> list[Producer]:
 
 
 def topics_with_ids(setup: Setup) -> list[str]:
-    """Return the topics with inputs that have ids, in the order of their producers."""
-    return list(dict.fromkeys(topic for p in producers_with_ids(setup) for topic in p.written))
+    """Return the topics, and the producers of rows, with inputs that have ids, in the order of their producers."""
+    return list(dict.fromkeys(name for p in producers_with_ids(setup) for name in p.inputs))
 
 
 def input_topic(setup: Setup, effect: Effect) -> str:
@@ -40,7 +41,7 @@ def input_topic(setup: Setup, effect: Effect) -> str:
 def input_format(setup: Setup, effect: Effect) -> Format:
     """Return the format of the inputs of an effect, as its first producer writes them."""
     topic = input_topic(setup, effect)
-    value = next(p.value for p in producers_with_ids(setup) if topic in p.written)
+    value = next(p.value for p in producers_with_ids(setup) if topic in p.inputs)
     if value is not None and value.avro:
         return Avro(avro=value.avro, registry=value.registry is not None)
     return Protobuf(protobuf=value.protobuf, message=value.message) if value and value.protobuf else "json"
@@ -107,14 +108,19 @@ def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
         yield from unknown(f"{where}.topic", effect.own_topic, "topics", topics)
     if not (with_ids := topics_with_ids(setup)):
         return
-    if effect.of is not None and effect.of not in topics:
-        yield from unknown(f"{where}.of", effect.of, "topics", topics)
+    rows = {p.name for p in setup.producers if p.rows}
+    if effect.of is not None and effect.of not in topics | rows:
+        yield from unknown(f"{where}.of", effect.of, "topics", topics | rows)
     elif effect.of is not None and effect.of not in with_ids:
         yield f"{where}.of: no producer writes inputs with ids to {effect.of}; give value.id to its producer"
     elif effect.of is None and len(with_ids) > 1:
         yield f"{where}.of: name the topic of the inputs, because several have ids ({', '.join(with_ids)})"
     elif effect.own_topic == (effect.of or with_ids[0]):
         yield f"{where}.topic: {effect.topic} is the topic of the inputs too; an effect is something else"
+    if (effect.sql or "").startswith(OF_APP):
+        yield f"{where}.sql: databases of the run have ended when effects are read; read a topic, or another database"
+    if (effect.of or with_ids[0]) in rows and (effect.equals or effect.aggregate):
+        yield f"{where}: the values of rows are not compared; leave equals and aggregate out"
     apps = {app.name for app in getattr(setup, "apps", ())}
     if effect.log is not None and hasattr(setup, "apps"):
         yield from unknown(f"{where}.log.app", effect.log.app, "apps", apps)

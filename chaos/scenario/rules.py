@@ -45,7 +45,7 @@ from chaos.setup.clients import (
 )
 from chaos.setup.model import Setup, unknown
 from chaos.setup.names import is_called
-from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, TOPIC, names_brokers, placeholders
+from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, PORT, ROWS, TOPIC, names_brokers, placeholders
 from chaos.setup.share import LIMIT, RESET, Share
 from chaos.setup.triggers import Acked, Delivered, Trigger
 
@@ -362,7 +362,20 @@ def _state_problems(setup: Setup, where: str, processor: Processor) -> Iterator[
         yield f"{where}.state: {mates[0]} is in the group {processor.group} too, and does not have this state"
 
 
+def _rows_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str]:
+    """Yield what is in the way of a producer of rows: a name that a topic has, a database that is none of the run."""
+    assert producer.rows is not None  # the caller looked
+    if any(topic.name == producer.name for topic in setup.topics):
+        yield f"{where}.name: {producer.name} is a topic, too, and effects name their inputs by it; write another name"
+    databases = [app.name for app in setup.apps if app.postgres]
+    if producer.rows.app is not None and producer.rows.app not in databases:
+        known = f"; there are {', '.join(databases)}" if databases else "; give an application with postgres"
+        yield f"{where}.rows.sql: no application {producer.rows.app!r} of the run is a database{known}"
+
+
 def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str]:
+    if producer.rows:
+        yield from _rows_problems(setup, where, producer)
     yield from setup.topic_problems(f"{where}.{'topics' if producer.topics else 'topic'}", producer.written)
     yield from _reserved_problems(f"{where}.config", producer.config)
     if producer.outlast_faults and producer.rate is None:
@@ -539,26 +552,36 @@ def _app_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
             yield f"{where}.ready.port: {app.instances} instances cannot have one port; write '{{port}}'"
         if app.group is not None and not app.reads:
             yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
-        topics = {topic.name for topic in setup.topics}
-        for key, text in app.texts():
-            for name in placeholders(text):
-                own = name.removeprefix(TOPIC)
-                if name != own and not any(is_called(topic, own) for topic in topics):
-                    yield f"{where}.{key}: there is no topic {own!r} for {{{name}}}"
-                if name.startswith(HTTP) and name.removeprefix(HTTP) not in {e.name for e in setup.effects if e.http}:
-                    yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
-                if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
-                    yield f"{where}.{key}: {{{name}}} has no value: {lack}"
-                if name in OF_MACHINE and app.image:
-                    yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
-                if name == "group" and not app.groups:
-                    yield f"{where}.{key}: {{group}} has no value; give group"
+        yield from _placeholder_problems(setup, where, app)
         if setup.attached and not app.external:
             yield from _names_of_others(app, where)
         if not any(names_brokers(name) for _, text in app.texts() for name in placeholders(text)) and not (
-            app.external or app.files or app.connect
+            app.external or app.files or app.connect or app.postgres
         ):
             yield (
                 f"{where}: nothing gives {app.name} the address of the brokers; write {{bootstrap}} in its env, its "
                 "command or a template of files"
             )
+
+
+def _placeholder_problems(setup: Setup, where: str, app: App) -> Iterator[str]:
+    """Yield the placeholders of an application that have no value in the scenario."""
+    files = [p.name for p in setup.producers if p.rows and p.rows.file]
+    topics = {topic.name for topic in setup.topics}
+    for key, text in app.texts():
+        for name in placeholders(text):
+            own = name.removeprefix(TOPIC)
+            if name != own and not any(is_called(topic, own) for topic in topics):
+                yield f"{where}.{key}: there is no topic {own!r} for {{{name}}}"
+            if name.startswith(HTTP) and name.removeprefix(HTTP) not in {e.name for e in setup.effects if e.http}:
+                yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
+            if name.startswith(PORT):
+                yield from unknown(f"{where}.{key}", name.removeprefix(PORT), "apps", [a.name for a in setup.apps])
+            if name.startswith(ROWS) and name.removeprefix(ROWS) not in files:
+                yield f"{where}.{key}: no producer {name.removeprefix(ROWS)!r} has rows.file, for {{{name}}}"
+            if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
+                yield f"{where}.{key}: {{{name}}} has no value: {lack}"
+            if name in OF_MACHINE and app.image:
+                yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
+            if name == "group" and not app.groups:
+                yield f"{where}.{key}: {{group}} has no value; give group"

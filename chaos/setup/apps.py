@@ -31,6 +31,7 @@ from chaos.setup.placeholders import (
     names_brokers,
     placeholders,
 )
+from chaos.setup.postgres import READY, Postgres
 from chaos.setup.triggers import OneOf, Strict, parsed_by
 from chaos.units import Duration
 
@@ -165,6 +166,7 @@ class App(Strict):
     connect: Connect | None = Field(
         None, description="or a worker of Kafka Connect with connectors; `libraries` are the connectors to install"
     )
+    postgres: Postgres | None = Field(None, description="or a PostgreSQL server, which the run installs")
     image: str | None = Field(None, min_length=1, description="or a container of this image, in the host's network")
     external: bool | External = Field(
         False,
@@ -210,12 +212,15 @@ class App(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        kinds = (self.command, self.program, self.image, self.connect, self.external or None)
+        kinds = (self.command, self.program, self.image, self.connect, self.postgres, self.external or None)
         if sum(kind is not None for kind in kinds) != 1:
             raise ValueError(
-                "give exactly one of command, program, image, connect, external; what a container runs is in arguments"
+                "give exactly one of command, program, image, connect, postgres, external; what a container runs is in "
+                "arguments"
             )
         self._check_libraries()
+        if self.postgres and (self.instances != 1 or self.arguments or self.reads or self.group):
+            raise ValueError("postgres: is one instance, without arguments, reads and group; leave them out")
         if self.image and self.directory:
             raise ValueError("directory: a container begins in the working directory of its image; leave it out")
         if self.external:
@@ -259,6 +264,8 @@ class App(Strict):
     @property
     def awaited(self) -> Ready | None:
         """What readiness waits for; None: that the process runs, or the connectors of a worker."""
+        if self.ready is None and self.postgres is not None:
+            return Ready(log=READY)
         if self.ready is None and self.group is not None and self.connect is None:
             return Ready(group=self.group)
         return self.ready
@@ -266,6 +273,8 @@ class App(Strict):
     @property
     def uses_primary(self) -> bool:
         """Whether it gets the address of the first cluster, where a relay sees what it says."""
+        if self.postgres is not None:
+            return False
         return self.cluster == PRIMARY or f"{BOOTSTRAP}{PRIMARY}" in self.names()
 
     @property

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
-    BaseModel,
     Field,
     SerializationInfo,
     SerializerFunctionWrapHandler,
@@ -26,6 +24,8 @@ from chaos.clients.traits import Ability
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.setup.names import ClientName, ErrorName, GroupId, RackName, Spelled, TopicName, TopicPattern
+from chaos.setup.needs import Needs
+from chaos.setup.rows import Rows, check_rows
 from chaos.setup.share import Share
 from chaos.setup.timestamps import Timestamps
 from chaos.setup.triggers import OneOf, Partition, Strict
@@ -33,42 +33,10 @@ from chaos.units import Duration, Size
 from chaos.values.arrivals import Arrivals, Pace, per_second
 from chaos.values.model import Value
 
-Asked = Iterator[tuple[str, Ability]]
-"""Keys, each with an ability that its value needs."""
-
 
 def strong(client: Client) -> Config:
     """Return the settings with which a producer of this library loses no record, and writes each one once."""
     return {"acks": "all", "enable.idempotence": True, **client.traits.careful}
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Metadata of a field: an ability that its client library needs, such as `Needs("workers")`.
-
-    A model names in `abilities` what it needs as a whole. `Client.refusal` writes the message where a library lacks the
-    ability.
-
-    when: returns whether a value needs it, from the value and its model; without it, each value but the default does.
-    """
-
-    ability: Ability
-    when: Callable[[Any, Any], bool] | None = None
-
-
-def asked(part: BaseModel, at: str = "") -> Asked:
-    """Yield the keys of a part of a scenario, below `at`, with the abilities that they need."""
-    yield from ((at, ability) for ability in getattr(part, "abilities", ()))
-    for name, field in type(part).model_fields.items():
-        value, key = getattr(part, name), f"{at}.{name}" if at else name
-        for need in field.metadata:
-            if not isinstance(need, Needs):
-                continue
-            usual = field.get_default(call_default_factory=True, validated_data={})
-            if need.when(value, part) if need.when else value != usual:
-                yield key, need.ability
-        if isinstance(value, BaseModel):
-            yield from asked(value, key)
 
 
 When = Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"]
@@ -192,6 +160,9 @@ class Producer(Strict):
         description="or several: records go to them in turn, so each transaction with as many records spans all of "
         "them, and all its records become visible together or none does",
     )
+    rows: Rows | None = Field(
+        None, description="or a table or a file, which a source of Kafka Connect reads: each record is a row of it"
+    )
     count: int = Field(1, ge=1, le=50)
     records: int = Field(20_000, ge=1, description="records of each process")
     rate: Annotated[Pace | None, Needs("arrivals", lambda rate, _: isinstance(rate, Arrivals))] = Field(
@@ -267,8 +238,10 @@ class Producer(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if bool(self.topics) == (self.topic is not None):
-            raise ValueError("give exactly one of topic, topics")
+        if [bool(self.topics), self.topic is not None, self.rows is not None].count(True) != 1:
+            raise ValueError("give exactly one of topic, topics, rows")
+        if self.rows:
+            check_rows(self, strong(self.client))
         if len(set(self.topics)) < len(self.topics):
             raise ValueError("topics: each is given once")
         for name, given in (
@@ -293,8 +266,13 @@ class Producer(Strict):
 
     @property
     def written(self) -> list[str]:
-        """The topics that it writes to."""
+        """The topics that it writes to; none if it writes rows."""
         return list(self.topics) if self.topic is None else [self.topic]
+
+    @property
+    def inputs(self) -> list[str]:
+        """What its records are the inputs of, as `of` of an effect names it: topics, or with rows the producer."""
+        return [self.name] if self.rows else self.written
 
     @property
     def has_keys(self) -> bool:

@@ -188,7 +188,9 @@ class Effect(Strict):
     )
     http: Receiver | None = Field(None, description="a call of this receiver")
     log: LogLines | None = Field(None, description="a line in the application's output")
-    of: TopicName | None = Field(None, description="the topic of the inputs; the only one with ids if left out")
+    of: TopicName | None = Field(
+        None, description="the topic of the inputs, or the producer of rows; the only one with ids if left out"
+    )
     id: PlaceText | None = Field(
         None,
         description="where the id of the input is: a JSONPath, key, header:NAME, a column or group; the first column "

@@ -338,8 +338,9 @@ class Setup(Strict):
 
     @property
     def client_libraries(self) -> list[Client]:
-        """The client libraries of all entries, each once."""
-        return list(dict.fromkeys(map(self.client_of, self.entries)))
+        """The client libraries of all entries, each once; a producer of rows has none."""
+        of_records = [entry for entry in self.entries if not (isinstance(entry, Producer) and entry.rows)]
+        return list(dict.fromkeys(map(self.client_of, of_records)))
 
     def topic(self, name: str) -> Topic:
         """Return the topic of that name. Raises `StopIteration` if there is none."""

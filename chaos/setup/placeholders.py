@@ -40,9 +40,10 @@ PLACEHOLDERS = {
     "store_password": "the password of these two stores, drawn for each run",
 }
 """The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster,
-`{http.invoices}` the address of the receiver of an effect, and `{bootstrap.dr}` the address of the cluster dr. A form
-of `FORMS` may follow: `{password|json}`."""
-TOPIC, HTTP, BOOTSTRAP = "topic.", "http.", "bootstrap."
+`{http.invoices}` the address of the receiver of an effect, `{bootstrap.dr}` the address of the cluster dr, `{port.db}`
+the port of the first instance of another application, and `{rows.shop}` the file of a producer of rows. A form of
+`FORMS` may follow: `{password|json}`."""
+TOPIC, HTTP, BOOTSTRAP, PORT, ROWS = "topic.", "http.", "bootstrap.", "port.", "rows."
 OF_MACHINE = frozenset({"python", "directory"})
 """The placeholders that mean something of this machine, which a container does not have."""
 STORES = frozenset({"truststore", "keystore", "store_password"})
@@ -81,7 +82,7 @@ def placeholders(text: str) -> Iterator[str]:
 
 def is_placeholder(name: str) -> bool:
     """Return whether a name has a value in an application, if the scenario has that topic or effect."""
-    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP, BOOTSTRAP))
+    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP, BOOTSTRAP, PORT, ROWS))
 
 
 def names_brokers(name: str) -> bool:

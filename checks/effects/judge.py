@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -17,22 +16,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from chaos.effects.watch import SIGHTS, read_sights
-from chaos.ledger.ids import Ids
-from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG, TABLES
+from chaos.ledger.schemas import EFFECT_READS
 from chaos.report.text import duration
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.run.result import EFFECT_KINDS
-from chaos.scenario.effect_rules import input_topic, producers_with_ids
+from chaos.scenario.effect_rules import input_topic
 from chaos.scenario.expect import EffectBound
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
 from chaos.units import format_duration
 from checks.effects.findings import LISTED
-from checks.effects.inputs import FOREIGN, KEY, OWN, id_column, identified, inputs_of, kind_of
+from checks.effects.inputs import FOREIGN, KEY, OWN, id_column, kind_of
+from checks.effects.ledger import Tables
 from checks.effects.story import add_stories
 from checks.effects.tables import (
     BEHIND,
@@ -64,75 +61,7 @@ MOST_INPUTS = 5_000
 MOST_PLACES = 5
 """Most places of the effects of one finding."""
 _FAULT = ["fault", "phase", "at_us"]
-_SIGHT_NAMES = ("mark", "id", "at_us", "after_us")
-_SIGHT = "mark string, id string, at_us long, after_us long"
-_SCHEMAS = TABLES | {"log": LOG, "effects": EFFECTS, "effect_inputs": EFFECT_INPUTS}
-"""Schemas of the tables: with them, Spark runs no job to look into the files."""
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The tables of a run in Spark, and the facts that the judgement needs.
-
-    crashed: the clients that were killed, which may have sent more than their rows say. unreadable: rows without an id.
-    """
-
-    spark: SparkSession
-    run: Run
-    resolved: Resolved
-    ids: Ids
-    crashed: frozenset[str]
-    load_us: int
-    unreadable: dict[str, int]
-    starts: dict[tuple[str, int], int]
-    faults: dict[str, int]
-    """When each fault came, in us."""
-
-    def table(self, name: str) -> DataFrame:
-        """Return a table of the ledger."""
-        folder = "log" if name == "log" else f"{name}.parquet"
-        if isinstance(self.run, Mirror):
-            paths = self.run.parts(f"ledger/{folder}")
-        else:
-            paths = [f"file:{path}" for path in sorted((self.run.ledger / folder).glob("*.parquet"))]
-        return self.spark.read.schema(from_arrow_schema(_SCHEMAS[name])).parquet(*paths)
-
-    def effects(self, effect: Effect) -> DataFrame:
-        """Return the effects with an id, with origin, input and times.
-
-        before: it was there before the first input; unsure: that is not known.
-        """
-        rows = self.table("effects").where((F.col("effect") == effect.name) & F.col("id").isNotNull())
-        sights = self.run.ledger / SIGHTS / f"{effect.name}.jsonl"
-        if effect.polled and sights.exists():
-            if is_local(self.spark.sparkContext.master):
-                seen = self.spark.read.schema(_SIGHT).json(f"file:{sights}")
-            else:
-                rows_seen = [tuple(map(row.get, _SIGHT_NAMES)) for row in read_sights(sights)]
-                seen = self.spark.createDataFrame(rows_seen, _SIGHT)
-            seen = seen.groupBy("mark").agg(F.min(F.struct("at_us", "after_us")).alias("seen"))
-            rows = rows.join(seen, "mark", "left").withColumns(
-                {"at_us": F.coalesce("at_us", "seen.at_us"), "after_us": F.coalesce("after_us", "seen.after_us")}
-            )
-            first, early = F.col("seen.after_us").isNull(), F.col("seen.at_us") < self.load_us
-            flags = {"before": first & early, "unsure": first & ~early}
-        else:
-            flags = {"before": F.lit(False), "unsure": F.lit(effect.polled)}
-        flags = {name: F.coalesce(flag, F.lit(False)) for name, flag in flags.items()}
-        return identified(rows.withColumns(flags), self.ids)
-
-    def values(self, effect: Effect, topic: str) -> DataFrame:
-        """Return the values of the inputs of an effect that compares them, by producer and seq."""
-        values = self.table("effect_inputs").where(F.col("effect") == effect.name)
-        log = self.table("log").where((F.col("run") == self.ids.run_token) & (F.col("topic") == topic))
-        return log.select(*KEY, "partition", "offset", "committed").join(values, ["partition", "offset"])
-
-    def inputs(self, topic: str) -> DataFrame:
-        """Return the inputs of a topic."""
-        names = [p.name for p in producers_with_ids(self.resolved.scenario)]
-        sends, log, transactions = (self.table(name) for name in ("sends", "log", "transactions"))
-        return inputs_of(sends, log, transactions, names, topic, self.ids.run_token)
 
 
 def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
@@ -214,6 +143,7 @@ class _Judged:
         self.tables, self.effect = tables, effect
         self.topic = input_topic(tables.resolved.scenario, effect)
         self.bound = tables.resolved.scenario.expect.effects.get(effect.name, EffectBound())
+        self.of_rows = tables.of_rows(self.topic)
         self.rows = tables.effects(effect)
         self.unreadable = tables.unreadable.get(effect.name, 0)
         self.frame = self._kept(self._judged())
@@ -291,7 +221,7 @@ class _Judged:
             return f"{failed}, and yet it is in the log" if copies else failed
         if copies is not None and copies > 1:
             return f"it is in the log {copies} times"
-        if copies == 0 and state == "ok":
+        if copies == 0 and state == "ok" and not self.of_rows:
             start = self.tables.starts.get((self.topic, row["partition"])) or 0
             if row.get("offset") is not None and row["offset"] < start:
                 return "it was deleted from the log before the end"
@@ -354,7 +284,7 @@ class _Singles(_Judged):
         state, effects, n, none = F.col("state"), F.col("effects"), self.effect.per.input, F.lit(0).cast("long")
         known, stray = state.isin("ok", "unknown"), state.isin("none", "stranger")
         due = (state == "ok") | ((state == "unknown") & (effects > 0))
-        written = (F.col("copies") > 0) | F.lit(self._deletes())
+        written = (F.col("copies") > 0) | F.lit(self._deletes() or self.of_rows)
         maybe = (state == "unknown") & (effects == 0) & written
         open_ = stray & (F.col("unsure") | F.col("producer").isin(sorted(self.tables.crashed)))
         unknown_value = known & F.col("expected").isNull() if self.effect.equals else F.lit(False)

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from pyspark.sql import SparkSession
 
+from chaos.databases import by_spark, scrubber, without_values
 from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
 from chaos.effects.receiver import LEFT
 from chaos.effects.sources import (
@@ -32,13 +33,10 @@ from chaos.effects.sources import (
     Query,
     Repeated,
     SourceError,
-    by_spark,
-    database_url,
     files_of,
     patient,
     read_whole,
-    scrubber,
-    without_values,
+    url_of,
 )
 from chaos.effects.watch import SIGHTS, read_sights
 from chaos.errors import AftershockError, ClusterError
@@ -211,7 +209,7 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
 def _parts_of(spark: SparkSession, run: Run, effect: Effect, hidden: bool) -> tuple[list[Part], int]:
     """Return the parts of an effect that is no topic, and their weight."""
     if effect.sql is not None:
-        jdbc = by_spark(database_url(effect))
+        jdbc = by_spark(url_of(effect))
         items = (lambda: patient(_jdbc(spark, effect, hidden), READ_S, effect)) if jdbc else Query(effect, hidden).items
         return [SourcePart(effect, items, hidden)], 0
     if effect.http is not None:
@@ -406,7 +404,7 @@ def _driver(spark: SparkSession, url: str) -> dict[str, str]:
 
 def _jdbc(spark: SparkSession, effect: Effect, hidden: bool) -> Iterator[Item]:
     """Yield the rows of a query through Spark's JDBC source."""
-    url = database_url(effect)
+    url = url_of(effect)
     try:
         options = {"url": url, "query": effect.query or "", "fetchsize": "10000", **_driver(spark, url)}
         rows = spark.read.format("jdbc").options(**options).load().toLocalIterator()

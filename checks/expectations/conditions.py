@@ -24,7 +24,7 @@ from checks.evidence import (
     last_send_error,
     ledger_rows,
 )
-from checks.expectations.contract import Term, partition_count, planned_sends, readers
+from checks.expectations.contract import Term, partition_count, planned_rows, planned_sends, readers
 from checks.expectations.judge import NOTHING_ACKED, Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
@@ -81,6 +81,7 @@ class Conditions:
             ("ledger_complete", "incarnations"): self._doubled,
             ("log_read_back", ""): self._log,
             ("something_happened", "sent"): self._sent,
+            ("something_happened", "inserted"): self._inserted,
             ("something_happened", "acked"): self._acked,
             ("something_happened", "delivered"): self._delivered,
         }
@@ -349,6 +350,14 @@ class Conditions:
         reason = f"{sent:,} of {planned:,} records were sent: {cause}; raise limits.drive or send fewer"
         written = {topic for p in self._scenario.producers for topic in p.written}
         return Observation(sent, f"{sent:,}", self._undecided(written) or reason)
+
+    def _inserted(self) -> Observation:
+        rows = ledger_rows(self._run, "inserts", ["outcome", "error"])
+        outcomes = Counter(row["outcome"] for row in rows)
+        there, planned = outcomes["ok"], planned_rows(self._scenario)
+        error = next((row["error"] for row in rows if row["error"]), "")
+        cause = error or listed(notes(self._events)) or "the producers did not finish"
+        return Observation(there, f"{there:,}", f"{there:,} of {planned:,} rows were written: {cause}")
 
     def _undecided(self, topics: set[str]) -> str:
         """Return that the wire shows no record of some of the topics, as they are compacted; empty if it does."""

@@ -83,8 +83,13 @@ def planned_sends(s: Scenario) -> int:
     A producer that leaves for good may have sent none.
     """
     gone = Counter(f.client_name() for f in s.faults if isinstance(f, ProducerLeaveSpec) and f.for_good)
-    sent = sum(max(0, p.count - gone[p.name]) * p.records for p in s.producers)
+    sent = sum(max(0, p.count - gone[p.name]) * p.records for p in s.producers if not p.rows)
     return sent + sum(RECORDS[f.sends] for f in s.raw_writes)
+
+
+def planned_rows(s: Scenario) -> int:
+    """Return the number of rows that the producers write in total, at least."""
+    return sum(p.count * p.records for p in s.producers if p.rows)
 
 
 def partition_count(s: Scenario) -> int:
@@ -232,6 +237,14 @@ def _conditions(s: Scenario) -> Iterator[Term]:
         (happened, "sent", "The producers sent all records", "Sends, whatever their outcome.", planned_sends(s), None),
         (
             happened,
+            "inserted",
+            "The producers wrote all rows",
+            "Rows that are in the table or file.",
+            planned_rows(s),
+            None,
+        ),
+        (
+            happened,
             "acked",
             "Every topic has acknowledged records",
             "Acknowledged records of the topic with the fewest.",
@@ -248,6 +261,8 @@ def _conditions(s: Scenario) -> Iterator[Term]:
         ),
     )
     without = set() if readers(s) else {"delivered"}
+    without |= set() if planned_rows(s) else {"inserted"}
+    without |= {"sent", "acked"} if all(p.rows for p in s.producers) and not planned_sends(s) else set()
     without |= {"sent", "acked", "delivered", "incarnations", "clients_lived"} if s.tapped else set()
     for check, split, name, meaning, least, most in [row for row in rows if not without & {*row[:2]}]:
         expected = f"at least {least:,}" if most is None else f"{most:,}"

@@ -29,6 +29,7 @@ from chaos.run.events import (
 )
 from chaos.run.result import (
     EFFECT_READ,
+    EFFECTS,
     FOLLOWS,
     NO_INPUT_ID,
     NOT_APPLICABLE,
@@ -108,10 +109,12 @@ def decide(
     unproven = [reason for f in faults if (reason := f.shortcoming) and FOLLOWS not in reason]
     undecided = {e.why or e.name: e.check for e in unmet if e.name not in follows}
     broken_off = [why for why, check in undecided.items() if check == COMPLETED]
-    begun = not broken_off or counts is None or counts.sent > 0  # else no producer has an error to show
+    begun = (
+        not broken_off or counts is None or counts.sent + counts.inserted > 0
+    )  # else no producer has an error to show
     died = [w for w, c in undecided.items() if follows and (c == LIVED or (begun and w.startswith(NOTHING_ACKED)))]
     starved = [why for why, check in undecided.items() if check == "something_happened" and REPORTED in why]
-    of_records = [e for e in expectations if e.check in ANOMALIES]
+    of_records = [e for e in expectations if e.check in ANOMALIES or e.check == EFFECTS]
     nothing = [NOTHING_APPLIES] if of_records and not any(e.applies for e in of_records) else []
     reasons = list(dict.fromkeys([*died, *problems, *broken_off, *starved, *unproven, *undecided, *nothing]))
     reasons = reasons or list(dict.fromkeys(of_drive))
@@ -316,8 +319,10 @@ def _counts(run: Run, resolved: Resolved) -> Counts:
     )
     pairs = [(p.name, topic) for p in scenario.producers for topic in p.written] if total.get("evicted") else []
     causes = (behind_by(scenario, f"{name}/1", topic) for name, topic in pairs)
+    rows = ledger_rows(run, "inserts", ["outcome"]) if any(p.rows for p in scenario.producers) else []
     return Counts(
         **total,
+        inserted=sum(row["outcome"] == "ok" for row in rows),
         evicted_by="; ".join(dict.fromkeys(filter(None, causes))),
         commits_left_out=dict(left_out),
         readers=[

@@ -68,7 +68,7 @@ class Sender(Generic[Spec]):
         self._values = ValueFactory(
             spec.run_token, spec.client, spec.incarnation, spec.value_size, keys.bytes if keys else ()
         )
-        sends = TableWriter(spec.ledger, "sends", spec.writer)
+        sends = TableWriter(spec.ledger, spec.table, spec.writer)
         self._log = SendLog(sends, spec, user or keys, library.has_offsets(spec))
         self._kafka = library.producer(spec, self._log, self._on_error)
 

@@ -191,7 +191,7 @@ def learns(client: Client) -> bool:
 
 
 NO_TRANSACTIONS = "no producer uses transactions"
-TOPICS = Scopes(lambda parties: parties.topics)
+TOPICS = Scopes(lambda parties: parties.topics).that(bool, "no client of the run writes to a topic")
 READERS = (
     Scopes(lambda parties: parties.readers, attrgetter("name"))
     .if_any(lambda s: s.readers or not s.shares, "only share groups read")

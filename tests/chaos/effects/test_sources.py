@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.effects.sources import Query, SourceError, files_of, patient, read_file, read_whole, scrubber
+from chaos.databases import scrubber
+from chaos.effects.sources import Query, SourceError, files_of, patient, read_file, read_whole
 from chaos.errors import UsageError
 from chaos.setup.effects import Effect
 from tests.support.postgres import postgres_server

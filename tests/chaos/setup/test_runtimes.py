@@ -13,7 +13,8 @@ from chaos.faults import SPECS
 from chaos.scenario.load import all_overrides, models_of, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import resolve
-from chaos.setup.clients import Needs, Producer, assignors_of, reads_committed, settings_of
+from chaos.setup.clients import Producer, assignors_of, reads_committed, settings_of
+from chaos.setup.needs import Needs
 
 HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
 SHOP = "producers: [{name: shop, topic: orders}]\n"

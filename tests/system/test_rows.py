@@ -1,0 +1,131 @@
+"""PostgreSQL of a run, rows in it, and Debezium: real servers that are killed and recover."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from chaos.apps import postgres
+from chaos.clients.protocol import ProducerSpec, RowsSpec
+from chaos.clients.rows.library import RowError, Table
+from chaos.install.programs import build_postgres
+from chaos.processes.ports import free_ports
+from chaos.processes.process import ProcessId, is_paused
+from chaos.setup.postgres import READY, USER, Postgres
+from chaos.values.model import Value
+from tests.support.apps import Started, eventually
+from tests.support.platform import chaos, left_running
+
+pytestmark = [pytest.mark.landing, pytest.mark.timeout(600)]
+
+SETUP = ["create table orders (id text primary key, amount int)"]
+
+
+class Server:
+    """A server in a folder, started as an instance of an application is."""
+
+    def __init__(self, folder, setup=SETUP):
+        self.port, self.log = free_ports(1)[0], folder / "log"
+        data = {"bin": str(build_postgres(Postgres().release)), "data": str(folder), "port": self.port}
+        self.settings = json.dumps(data | {"user": USER, "database": "shop", "setup": setup, "config": {}})
+
+    def start(self):
+        with self.log.open("wb") as log:
+            argv = [sys.executable, postgres.__file__, self.settings]
+            self.process = subprocess.Popen(argv, stderr=log, stdout=log, start_new_session=True)
+        eventually(lambda: READY in self.log.read_text() or self.process.poll() is not None)
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    @property
+    def url(self):
+        return Postgres(database="shop").url(self.port)
+
+    def count(self):
+        import psycopg2
+
+        with contextlib.closing(psycopg2.connect(f"host=127.0.0.1 port={self.port} user={USER} dbname=shop")) as c:
+            cursor = c.cursor()
+            cursor.execute("select count(*), count(distinct id) from orders")
+            return cursor.fetchone()
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = Server(tmp_path)
+    made.start()
+    yield made
+    if made.process.poll() is None:
+        made.process.terminate()
+        assert made.process.wait(30) == 0
+
+
+def table(server, folder):
+    rows = RowsSpec(url=server.url, setting="x", insert="insert into orders values (:id, :amount)")
+    plain = {"run_id": "r", "run_token": "7f3a91c0", "ledger": folder, "client": "shop/1", "bootstrap": ""}
+    value = Value(template='{"id": "{id}"}', id_type="text")
+    return Table(ProducerSpec(**plain, topic="shop", value_size=128, value=value, records=3, rows=rows))
+
+
+def test_each_row_is_there_once_after_two_crashes_of_the_database(server, tmp_path):
+    orders, ended, written = table(server, tmp_path), threading.Event(), []
+
+    def write():
+        for number in range(600):
+            assert orders.write(json.dumps({"id": f"o-{number}", "amount": number}).encode(), lambda: True)
+            written.append(number)
+        ended.set()
+
+    threading.Thread(target=write, daemon=True).start()
+    for crash_at in (100, 300):
+        eventually(lambda at=crash_at: len(written) > at)
+        server.kill()
+        server.start()
+    eventually(ended.is_set)
+    assert server.count() == (600, 600)
+    with pytest.raises(RowError, match="invalid input syntax"):
+        orders.write(b'{"id": "x", "amount": "many"}', lambda: True)
+    assert server.count() == (600, 600)
+
+
+def test_a_pause_stops_all_processes_of_a_server_and_its_end_leaves_none(tmp_path):
+    server = {"command": None, "postgres": {"database": "shop", "setup": SETUP}, "ready": None}
+    with Started(tmp_path / "x", **server) as started:
+        started.apps.start()
+        instance = started.apps.instance("billing/1")
+        processes = [ProcessId.of(p.pid) for p in psutil.Process(instance.pid).children(recursive=True)]
+        assert len(processes) > 5  # each in a session alone, and with a title in place of its environment
+        assert instance.pause() and instance.suspended()
+        assert all(map(is_paused, processes))
+        instance.resume()
+        eventually(lambda: not any(map(is_paused, processes)))
+        assert not instance.suspended()
+        instance.kill()
+        eventually(lambda: not any(process.alive() for process in processes))
+
+
+def test_a_statement_that_fails_leaves_no_data_and_says_which(tmp_path):
+    broken = Server(tmp_path, [*SETUP, "create table orders (id int)"])
+    broken.start()
+    assert broken.process.wait(30) == 1
+    assert 'setup: create table orders (id int): relation "orders" already exists' in broken.log.read_text()
+    assert not (tmp_path / "postgres").exists()
+
+
+@pytest.mark.kafka
+def test_debezium_has_each_row_after_crashes_of_the_database_and_of_the_worker(tmp_path):
+    records = ["--set", "producers.shop.records=1500", "--set", "faults.database.when={acked: 500}"]
+    ended = chaos("run", "app-debezium", *records, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (changes,) = ended.result["effects"]
+    counts = changes["counts"]
+    assert (ended.code, counts["missing"], counts["unexpected"]) == (0, 0, 0), ended.result["sentence"]
+    assert changes["effects"] == changes["inputs"] + counts["duplicate"] >= 1500
+    assert left_running(tmp_path) == []
