@@ -128,3 +128,11 @@ def test_a_topic_has_checksums_if_one_of_its_producers_writes_them(values: list[
     producers = [{"name": f"p{n}", "topic": "orders"} | yaml.safe_load(value) for n, value in enumerate(values)]
     scenario = Scenario.model_validate(yaml.safe_load(BARE) | {"producers": producers})
     assert set(RULES["corrupt_record"].scopes.of(Parties.of(scenario))[0]) == topics
+
+
+def test_no_rule_about_topics_applies_if_only_applications_write_to_topics():
+    scenario = parse(FULL, "x").model_copy(update={"topics": []})
+    assert RULES["duplicate_write"].scopes.of(Parties.of(scenario)) == (
+        [],
+        "no client of the run writes to a topic",
+    )

@@ -86,7 +86,7 @@ class Story:
         self.sights.append({"mark": self.effects[-1]["mark"], "at_us": times[0], "after_us": times[1]})
 
     def write(self) -> None:
-        self.fake.ledger["sends"] = self.sends
+        self.fake.ledger["inserts" if self.resolved.scenario.producers[0].rows else "sends"] = self.sends
         stages = [("deploy", "begin", T0 - 9 * SECOND), *(("load", "begin", at_us) for at_us in self.loads)]
         stages.append(("load", "end", self.loads[-1] + SECOND))
         with self.run.events.open("a") as events:

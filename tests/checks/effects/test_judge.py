@@ -52,6 +52,38 @@ def test_an_acknowledged_input_without_an_effect_is_missing(spark, story):
     assert words(s, "missing") == [f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has no invoices"]
 
 
+ROWS = SCENARIO.replace("topic: orders,", "rows: {{file: x}},").replace(", value: {{", ", value: {{id_type: text, ")
+
+
+def row_of(story, seq, outcome="ok"):
+    """Add a row that a producer inserted: it has no place in the log."""
+    story.input(seq, outcome, copies=0, topic="shop", partition=None, offset=None)
+
+
+def test_a_row_is_an_input_without_a_place_in_the_log(spark, story):
+    s = story(inputs=0, scenario=ROWS)
+    for seq in range(4):
+        row_of(s, seq)
+    for seq in (0, 2, 3, 3):
+        s.effect(seq)
+    assert s.judge(spark) == CLEAN | {"missing": 1, "duplicate": 1}
+    assert words(s, "missing") == [f"{s.id(1)} (acknowledged at 1.1 s) has no invoices"]
+    assert [f["why"] for f in s.findings if f["kind"] in ("missing", "duplicate")] == ["", ""]
+
+
+def test_a_row_of_unknown_outcome_may_be_there_without_an_effect(spark, story):
+    s = story(inputs=0, scenario=ROWS)
+    row_of(s, 0)
+    row_of(s, 1, "unknown")
+    row_of(s, 2, "unknown")
+    row_of(s, 3, "fail")
+    s.effect(0)
+    s.effect(2)
+    assert s.judge(spark) == CLEAN | {"missing": (0, 1)}
+    s.effect(3)
+    assert s.judge(spark) == CLEAN | {"missing": (0, 1), "unexpected": 1}
+
+
 @pytest.mark.parametrize("inputs", [0, 3])
 def test_no_effect_at_all_is_missing_for_each_input(spark, story, inputs):
     assert story(inputs=inputs).judge(spark) == CLEAN | {"missing": inputs}

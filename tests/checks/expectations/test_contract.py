@@ -113,6 +113,28 @@ def test_all_records_are_to_be_sent_but_those_of_a_producer_that_leaves_for_good
     assert (sent.at_least, sent.at_most, sent.condition) == (planned, None, True)
 
 
+ROWS = """
+title: Rows
+topics: [{name: changes}]
+producers:
+  - {name: shop, rows: {file: x}, records: 10, count: 2, value: {template: "{id}"}}
+effects: [{name: found, topic: changes, id: $.id}]
+"""
+
+
+OF_BOTH = ROWS.replace("producers:", "producers:\n  - {name: other, topic: more, records: 7}").replace(
+    "{name: changes}", "{name: changes}, {name: more}"
+)
+
+
+@pytest.mark.parametrize(("text", "inserted", "sent"), [(ROWS, 20, None), (OF_BOTH, 20, 7), (None, None, 1000)])
+def test_all_rows_are_to_be_written_and_only_records_are_to_be_sent(fake, text, inserted, sent):
+    by_split = {t.split: t for t in terms((fake(text) if text else fake()).resolved) if t.check == "something_happened"}
+    assert (by_split["inserted"].at_least if "inserted" in by_split else None) == inserted
+    assert (by_split["sent"].at_least if "sent" in by_split else None) == sent
+    assert ("acked" in by_split) == (sent is not None)
+
+
 def test_nothing_need_be_sent_by_the_only_producer_if_it_leaves_for_good(fake):
     text = """
 title: Sends

@@ -542,6 +542,37 @@ def test_why_not_all_records_were_sent_is_what_the_drive_waited_for_at_its_limit
     assert "900 of 1,000 records were sent: after 180 s (limits.drive) still waiting for: heal kill" in why
 
 
+OF_ROWS = """
+title: Rows
+topics: [{name: changes}]
+producers:
+  - {name: shop, rows: {file: x}, records: 10, count: 2, value: {template: "{id}"}}
+effects: [{name: found, topic: changes, id: $.id}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "value", "why"),
+    [
+        ({"ok": 20}, 20, "20 of 20 rows were written"),
+        ({"ok": 19, "unknown": 1}, 19, "19 of 20 rows were written: no answer"),
+        ({}, 0, "0 of 20 rows were written: the producers did not finish"),
+    ],
+)
+def test_the_rows_that_are_there_are_counted(fake, outcomes, value, why):
+    run = fake(OF_ROWS)
+    outcome = [name for name, count in outcomes.items() for _ in range(count)]
+    run.ledger["inserts"] = [
+        {"producer": "shop/1", "incarnation": 1, "seq": seq, "topic": "shop", "outcome": name, "invoked_us": T0}
+        | {"completed_us": T0, "error": None if name == "ok" else "no answer"}
+        for seq, name in enumerate(outcome)
+    ]
+    run.write()
+    term = next(t for t in terms(run.resolved) if t.split == "inserted")
+    found = Measure(run.run, run.resolved).observe(term)
+    assert found.value == value and found.reason.startswith(why)
+
+
 def test_a_reader_without_counts_received_nothing(fake):
     run = fake()
     run.counts = [r for r in run.counts if r["scope"] != "replay/1"]

@@ -81,6 +81,7 @@ def test_conditions_that_hold_prove_nothing_if_nothing_about_records_applies():
     decision = decide([expectation("not applicable"), *conditions], [fault()])
     assert (decision.verdict, decision.reasons) == ("inconclusive", [NOTHING_APPLIES])
     assert decide([expectation("pass"), expectation("not applicable", "poll_skip")], []).verdict == "pass"
+    assert decide([expectation("not applicable"), expectation("pass", "effects")], []).verdict == "pass"
 
 
 def unmet(check: str, why: str) -> Expectation:
