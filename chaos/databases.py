@@ -23,6 +23,8 @@ FOR_NOW = re.compile(
 """What the error of a database contains that may be over a little later."""
 _PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
 
+PARAMETER = re.compile(r"(?<![:\w\\]):([A-Za-z_]\w*)")
+"""A parameter of a statement, such as `:order_id`; a cast such as `::jsonb` is none."""
 _QUOTED = re.compile(r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)")
 
 

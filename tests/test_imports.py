@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ALLOWED_TO_CHECKS = {
+    "databases",
     "anomalies",
     "clients.choice",
     "clients.streams.traits",

@@ -243,7 +243,7 @@ class Applications:
             "name": f"{app.name}/{number}",
             "port": str(self._ports[app.name] if number == 1 and app.name in self._ports else free_ports(1)[0]),
             **{f"{PORT}{name}": str(port) for name, port in self._ports.items()},
-            **{f"{ROWS}{p.name}": str(rows_file(self._run, p.name)) for p in self._scenario.producers},
+            **{f"{ROWS}{name}": str(rows_file(self._run, file)) for name, file in self._scenario.row_files.items()},
             "data": str(folder / "data"),
             "files": str(folder / "files"),
             "directory": str(app.directory or Path.cwd()),

@@ -141,7 +141,7 @@ class SpecBuilder:
         if (rows := entry.rows) is None:
             return None
         if rows.file is not None:
-            return RowsSpec(file=rows_file(self._run, entry.name))
+            return RowsSpec(file=rows_file(self._run, rows.file))
         url = self._databases[rows.app] if rows.app else rows.sql or ""
         return RowsSpec(url=url, setting=f"producers.{entry.name}.rows.sql", insert=rows.insert or "")
 

@@ -7,6 +7,6 @@ from pathlib import Path
 from chaos.run.directory import Run
 
 
-def rows_file(run: Run, producer: str) -> Path:
-    """Return the file of a producer of rows: JSON lines."""
-    return run.path / "rows" / f"{producer}.jsonl"
+def rows_file(run: Run, name: str) -> Path:
+    """Return a file with rows: JSON lines."""
+    return run.path / "rows" / f"{name}.jsonl"

@@ -566,7 +566,6 @@ def _app_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
 
 def _placeholder_problems(setup: Setup, where: str, app: App) -> Iterator[str]:
     """Yield the placeholders of an application that have no value in the scenario."""
-    files = [p.name for p in setup.producers if p.rows and p.rows.file]
     topics = {topic.name for topic in setup.topics}
     for key, text in app.texts():
         for name in placeholders(text):
@@ -577,7 +576,7 @@ def _placeholder_problems(setup: Setup, where: str, app: App) -> Iterator[str]:
                 yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
             if name.startswith(PORT):
                 yield from unknown(f"{where}.{key}", name.removeprefix(PORT), "apps", [a.name for a in setup.apps])
-            if name.startswith(ROWS) and name.removeprefix(ROWS) not in files:
+            if name.startswith(ROWS) and name.removeprefix(ROWS) not in setup.row_files:
                 yield f"{where}.{key}: no producer {name.removeprefix(ROWS)!r} has rows.file, for {{{name}}}"
             if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
                 yield f"{where}.{key}: {{{name}}} has no value: {lack}"

@@ -25,7 +25,7 @@ from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.setup.names import ClientName, ErrorName, GroupId, RackName, Spelled, TopicName, TopicPattern
 from chaos.setup.needs import Needs
-from chaos.setup.rows import Rows, check_rows
+from chaos.setup.rows import TOPIC_ONLY, Rows, check_rows
 from chaos.setup.share import Share
 from chaos.setup.timestamps import Timestamps
 from chaos.setup.triggers import OneOf, Partition, Strict
@@ -241,7 +241,10 @@ class Producer(Strict):
         if [bool(self.topics), self.topic is not None, self.rows is not None].count(True) != 1:
             raise ValueError("give exactly one of topic, topics, rows")
         if self.rows:
-            check_rows(self, strong(self.client))
+            fields = type(self).model_fields
+            of_topic = [name for name in TOPIC_ONLY if getattr(self, name) != fields[name].default]
+            of_topic += ["config"] if self.config not in ({}, strong(self.client)) else []
+            check_rows(self.name, of_topic, self.value)
         if len(set(self.topics)) < len(self.topics):
             raise ValueError("topics: each is given once")
         for name, given in (

@@ -337,6 +337,11 @@ class Setup(Strict):
         return entry.client
 
     @property
+    def row_files(self) -> dict[str, str]:
+        """The names of the files of producers that write rows to files, by producer."""
+        return {p.name: p.rows.file for p in self.producers if p.rows and p.rows.file}
+
+    @property
     def client_libraries(self) -> list[Client]:
         """The client libraries of all entries, each once; a producer of rows has none."""
         of_records = [entry for entry in self.entries if not (isinstance(entry, Producer) and entry.rows)]

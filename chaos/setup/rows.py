@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from chaos.kafka.settings import Config
+from chaos.databases import PARAMETER
 from chaos.setup.effects import Database
 from chaos.setup.names import ClientName
 from chaos.setup.triggers import Strict
-
-if TYPE_CHECKING:
-    from chaos.setup.clients import Producer
+from chaos.values.model import Value
 
 OF_APP = "app:"
 """How the URL of a database begins that an application of the run is."""
-PARAMETER = re.compile(r"(?<![:\w\\]):([A-Za-z_]\w*)")
-"""A parameter of a statement, such as `:order_id`; a cast such as `::jsonb` is none."""
 TOPIC_ONLY = (
     *("keys", "tombstone_every", "partitioner", "definite_errors", "timestamps", "resend", "checkpoint_every"),
     *("transactions", "client"),
@@ -66,17 +62,13 @@ class Rows(Strict):
         return self.sql.removeprefix(OF_APP) if self.sql and self.sql.startswith(OF_APP) else None
 
 
-def check_rows(producer: Producer, usual: Config) -> None:
+def check_rows(producer: str, given: Sequence[str], value: Value | None) -> None:
     """Raise `ValueError` if a producer of rows has fields of a producer of records, or no ids.
 
-    usual: the settings of a producer for which the scenario gives none.
+    given: the fields of a producer of records that the scenario gives.
     """
-    fields = type(producer).model_fields
-    given = [name for name in TOPIC_ONLY if getattr(producer, name) != fields[name].default]
-    given += ["config"] if producer.config not in ({}, usual) else []
     if given:
-        raise ValueError(f"{given[0]}: is for records of a topic, and {producer.name} writes rows; leave it out")
-    value = producer.value
+        raise ValueError(f"{given[0]}: is for records of a topic, and {producer} writes rows; leave it out")
     if value is None or not value.has_id:
         raise ValueError("rows: each has an id, by which its effects are found; give value with id, such as $.order_id")
     if value.avro or value.protobuf or value.registry or value.headers or value.key or value.mark == "none":

@@ -121,11 +121,13 @@ def test_a_statement_that_fails_leaves_no_data_and_says_which(tmp_path):
 
 
 @pytest.mark.kafka
-def test_debezium_has_each_row_after_crashes_of_the_database_and_of_the_worker(tmp_path):
-    records = ["--set", "producers.shop.records=1500", "--set", "faults.database.when={acked: 500}"]
-    ended = chaos("run", "app-debezium", *records, "--json", "--seed", 7, "--runs-dir", tmp_path)
-    (changes,) = ended.result["effects"]
-    counts = changes["counts"]
+@pytest.mark.parametrize(("scenario", "fault"), [("app-debezium", "database"), ("app-file-source", "first")])
+def test_a_source_has_each_row_after_crashes(tmp_path, scenario, fault):
+    records = ["--set", "producers.shop.records=1500", "--set", f"faults.{fault}.when={{acked: 500}}"]
+    ended = chaos("run", scenario, *records, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (found,) = ended.result["effects"]
+    counts = found["counts"]
     assert (ended.code, counts["missing"], counts["unexpected"]) == (0, 0, 0), ended.result["sentence"]
-    assert changes["effects"] == changes["inputs"] + counts["duplicate"] >= 1500
+    assert found["effects"] == found["inputs"] + counts["duplicate"] >= 1500
+    assert ended.result["counts"]["inserted"] == found["inputs"]
     assert left_running(tmp_path) == []

@@ -31,10 +31,9 @@ from chaos.clients.python.library import (
 from chaos.clients.python.load import TICK_S
 from chaos.clients.python.program import log
 from chaos.clients.python.rows import SendLog
-from chaos.databases import FOR_NOW, database_url, scrubber
+from chaos.databases import FOR_NOW, PARAMETER, database_url, scrubber
 from chaos.errors import ClientError
 from chaos.run.events import now_us
-from chaos.setup.rows import PARAMETER
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

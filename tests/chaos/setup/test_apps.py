@@ -74,8 +74,8 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"command": None}, "give exactly one of command, program, image, connect, external"),
-        ({"image": "x"}, "give exactly one of command, program, image, connect, external"),
+        ({"command": None}, "give exactly one of command, program, image, connect, postgres, external"),
+        ({"image": "x"}, "give exactly one of command, program, image, connect, postgres, external"),
         ({"command": "a {bootsrap}"}, r"{bootsrap} is no placeholder \(did you mean bootstrap\?\)"),
         ({"command": "a 'b"}, "cannot be split into words"),
         ({"command": []}, "at least 1"),

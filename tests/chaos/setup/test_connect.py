@@ -39,7 +39,7 @@ def test_the_group_of_the_only_sink_is_what_the_drain_waits_for():
         ({"connect": {"connectors": {"a": {**SINK, "table": "${topic}"}}}}, "{topic} is no placeholder"),
         ({"libraries": ["connect-file"]}, "'connect-file' names no release of a library"),
         ({"arguments": ["x"]}, "its settings are in connect.config"),
-        ({"command": "x"}, "exactly one of command, program, image, connect, external"),
+        ({"command": "x"}, "exactly one of command, program, image, connect, postgres, external"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_give(changes, message):
