@@ -56,8 +56,8 @@ def _become_ordinary() -> None:
 def _make(programs: Path, data: Path, settings: dict[str, Any]) -> None:
     """Make the data with the database and its tables, all of it or nothing.
 
-    A server executes the statements: tables that PostgreSQL makes without one (`--single`) have numbers as those of the
-    system, and no publication has them.
+    A server executes the statements: tables that PostgreSQL makes without one (`--single`) have the numbers of
+    system tables, and no publication has them.
     """
     half = data.with_name("postgres.half")
     shutil.rmtree(half, ignore_errors=True)

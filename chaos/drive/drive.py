@@ -131,6 +131,7 @@ class Drive:
         self._started = 0.0
         self._proxy: Proxy | None = None
         self._apps: Applications | None = None
+        self._watched = resolved
 
     def run(self) -> None:
         """Drive to the end. The ledger is sealed even after a failure, so that it can be audited."""
@@ -153,10 +154,11 @@ class Drive:
                 self._proxy = stack.enter_context(Proxy(self._run))
             if self._scenario.captured and self._proxy:
                 stack.push(partial(self._end_capture, self._proxy))
-            watch = stack.enter_context(Watch(self._run, self._resolved, self._events)) if self._has_effects else None
-            bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             ports = self._ports()
             databases = {a.name: a.postgres.url(ports[a.name]) for a in self._scenario.apps if a.postgres}
+            self._watched = self._resolved.with_databases(databases)
+            watch = stack.enter_context(self._watch()) if self._has_effects else None
+            bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front, databases)
             stack.enter_context(fleet)
             kafka = self._connect()
@@ -189,6 +191,7 @@ class Drive:
                     ends = partial(_records, kafka, observer, others)
                     inputs = partial(self._inputs, fleet)
                     watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
+                    watch.keep()
             with self._events.stage("stop"):
                 self._note_fetches(observer)
                 for stranger in apps.strangers():
@@ -228,7 +231,7 @@ class Drive:
     def _ask_databases(self) -> None:
         """Note what the databases of effects lack when the applications are ready: each has made its tables then."""
         try:
-            lines = warnings(self._scenario.effects, self._scenario.hides_payloads, READY)
+            lines = warnings(self._watched.scenario.effects, self._scenario.hides_payloads, READY)
         except UsageError as e:
             lines = [str(e)]
         for line in lines:
@@ -251,6 +254,11 @@ class Drive:
         shares = {entry.group: entry.topics for entry in self._scenario.shares}
         groups = sorted({*self._scenario.groups, *self._scenario.app_groups} - shares.keys())
         return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later], shares)
+
+    def _watch(self) -> Watch:
+        """Return the watch over effects, which stores what is in databases of the run."""
+        kept = [effect.name for effect in self._scenario.effects if effect.app is not None]
+        return Watch(self._run, self._watched, self._events, kept)
 
     def _ports(self) -> dict[str, int]:
         """Return a free port for the first instance of each application, which others may need to know."""

@@ -32,7 +32,7 @@ def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET, started:
     reads only the address is tried. hidden: as for `Query`. since: YET or READY. started: whether an application of the
     run may be what starts a database.
     """
-    found = (_warning(e, hidden, since, started) for e in effects if e.sql is not None)
+    found = (_warning(e, hidden, since, started) for e in effects if e.sql is not None and e.app is None)
     return [line for line in found if line]
 
 

@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -36,6 +36,8 @@ LOOK_S, READ_S = 30.0, 120.0
 """Time without a row after which a database counts as one that hangs: in a look, and in the reading at the end."""
 JDBC_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "sqlserver": 1433}
 """The port of a server that a URL of Spark does not name."""
+KEPT = "effect_rows"
+"""The folder of the ledger with the rows of databases that end with the run."""
 CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
@@ -114,6 +116,12 @@ class Query:
         """Return the columns of the rows without reading one. Raises `SourceError`."""
         return list(patient(self._columns(), limit_s, self._effect))
 
+    def needed(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of a row with id, value and time of the effect: the first one if no id is named."""
+        effect = self._effect
+        names = {place.removeprefix("$.") for place in (effect.id, effect.value, effect.at) if place is not None}
+        return {name: value for number, (name, value) in enumerate(row.items()) if name in names or number == 0}
+
     def _rows(self) -> Iterator[Item]:
         with self._result() as result:
             for number, row in enumerate(result.mappings(), 1):
@@ -165,6 +173,31 @@ class Query:
         shown_line = without_values(lines[0]) if self._hidden else lines[0]
         message = f"effect {self._effect.name} cannot be read: {shown_line}"
         return SourceError(message, bool(_NO_TABLE.search(lines[0])), self._connected)
+
+
+def kept_file(ledger: Path, effect: str) -> Path:
+    """Return the file with the rows of an effect in a database that ends with the run."""
+    return ledger / KEPT / f"{effect}.jsonl"
+
+
+def keep_rows(query: Query, file: Path) -> None:
+    """Store the columns of a query that an effect needs as JSON lines, all rows or none. Raises `SourceError`."""
+    half = file.with_suffix(".half")
+    half.parent.mkdir(exist_ok=True)
+    with half.open("w", encoding="utf-8") as rows:
+        for item in query.items():
+            row = query.needed(item.record.data) if item.record else None
+            rows.write(json.dumps(row, default=str) + "\n")
+    half.rename(file)
+
+
+def kept_rows(file: Path, effect: Effect) -> Iterator[Item]:
+    """Yield the rows that `keep_rows` stored. Raises `SourceError` if there are none."""
+    if not file.exists():
+        raise SourceError(f"effect {effect.name} cannot be read: its database ended before the run had read it")
+    with file.open(encoding="utf-8") as rows:
+        for number, row in enumerate(rows, 1):
+            yield Item(Record(json.loads(row)), f"row {number:,} of the query", "")
 
 
 def patient(items: Iterator[T], limit_s: float, effect: Effect) -> Iterator[T]:

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from chaos.effects.sources import (
     Repeated,
     SourceError,
     files_of,
+    keep_rows,
+    kept_file,
     read_file,
     url_of,
 )
@@ -55,7 +57,9 @@ class Watch:
     urls: the addresses of the receivers, by the name of the effect.
     """
 
-    def __init__(self, run: Run, resolved: Resolved, events: EventLog) -> None:
+    def __init__(self, run: Run, resolved: Resolved, events: EventLog, kept: Collection[str] = ()) -> None:
+        """kept: the effects in databases that end with the run, so that `keep` has to store them."""
+        self._kept = [effect for effect in resolved.scenario.effects if effect.name in kept]
         self._run, self._events, self._stack = run, events, ExitStack()
         self._scenario, self._effects = resolved.scenario, resolved.scenario.effects
         self._before: dict[str, int] = {}
@@ -151,6 +155,14 @@ class Watch:
                 self._events.note(f"effects may still change after {limit}: {', '.join(changing)}")
                 return
             self._stopping.wait(TICK_S)
+
+    def keep(self) -> None:
+        """Store the rows of effects in databases that end with the run, for the reading at its end."""
+        for effect in self._kept:
+            try:
+                keep_rows(Query(effect, self._scenario.hides_payloads), kept_file(self._run.ledger, effect.name))
+            except SourceError as e:
+                self._events.note(f"{e}, and its database ends with the run")
 
     def _quiet(self, effect: Effect, topic: tuple[int, float] | None, began: float) -> tuple[int, float]:
         """Return about how many effects there are, and for how many seconds they have not changed.

@@ -33,6 +33,8 @@ from chaos.install.jars import compile_java, compiler, connect_jars, digest, fir
 from chaos.install.java import JAVA_ENVIRONMENT, find_java
 
 INSTALL_S = 600
+PROVIDED = ("kafka-clients", "connect-api", "connect-json", "connect-transforms", "slf4j-", "jackson-")
+"""How the names of the jars begin that a worker of Kafka Connect provides to its connectors, if it has them."""
 WORKER_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 FAULTS = r"^\S+\.go:\d+|^go: (?!(downloading|finding|added|upgraded|found) )|^npm error|^ERROR|error|cannot"
 """Lines in the output of a tool that say what is wrong."""
@@ -101,21 +103,31 @@ def _go(program: Path, libraries: Sequence[str], on_progress: Progress) -> Built
 def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_progress: Progress = silent) -> Built:
     """Install Kafka Connect and connectors, and return how a worker starts: its arguments are files with settings.
 
-    Each connector has a class loader for itself, so its dependencies may be other releases than Connect has.
+    Each connector has a class loader for itself, so its dependencies may be other releases than Connect has. What
+    Connect provides is left out, as the archives of connectors do: two releases of a class do not fit together.
     Raises as `build`.
     """
     runtime = connect_jars(release, on_progress)
     plugins = _artifacts(libraries, on_progress)
 
     def fill(target: Path) -> None:
+        provided = {_artifact(jar) for jar in runtime.glob("*.jar") if _artifact(jar).startswith(PROVIDED)}
         for plugin in plugins:
-            (target / plugin.name).symlink_to(plugin)
+            (target / plugin.name).mkdir()
+            for jar in plugin.glob("*.jar"):
+                if _artifact(jar) not in provided:
+                    (target / plugin.name / jar.name).symlink_to(jar)
 
-    key = hashlib.sha256("\0".join(map(str, plugins)).encode()).hexdigest()[:12]
-    folder = cached(f"apps/connect-{key}", fill, "another run prepares connectors; waiting for it", on_progress)
+    key = hashlib.sha256("\0".join(map(str, [runtime, *plugins])).encode()).hexdigest()[:12]
+    folder = cached(f"apps/worker-{key}", fill, "another run prepares connectors; waiting for it", on_progress)
     path = os.pathsep.join(map(str, sorted(runtime.glob("*.jar"))))
     main = f"org.apache.kafka.connect.cli.Connect{'Distributed' if distributed else 'Standalone'}"
     return Built((str(find_java().path), *WORKER_OPTIONS, "-cp", path, main), JAVA_ENVIRONMENT, str(folder))
+
+
+def _artifact(jar: Path) -> str:
+    """Return the name of a jar without its version."""
+    return re.sub(r"-\d.*", "", jar.name)
 
 
 def build_postgres(release: str, on_progress: Progress = silent) -> Path:

@@ -13,7 +13,6 @@ from chaos.scenario.mistakes import Source
 from chaos.setup.clients import Producer
 from chaos.setup.effects import Avro, Effect, Format, Protobuf
 from chaos.setup.model import Setup, unknown
-from chaos.setup.rows import OF_APP
 
 S = TypeVar("S", bound=Experiment)
 
@@ -90,6 +89,14 @@ def effect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
             yield from _bound_problems(where, effect, bound)
 
 
+def database_problems(where: str, setup: Setup, app: str) -> Iterator[str]:
+    """Yield that an application is no database of the run."""
+    databases = [one.name for one in setup.apps if one.postgres]
+    if app not in databases:
+        known = f"; there are {', '.join(databases)}" if databases else "; give an application with postgres"
+        yield f"{where}: no application {app!r} of the run is a database{known}"
+
+
 def _bound_problems(where: str, effect: Effect, bound: EffectBound) -> Iterator[str]:
     if bound.wrong != ZERO and not effect.compares:
         yield f"{where}.wrong: no value of {effect.name} is compared; give equals or aggregate in effects"
@@ -117,8 +124,8 @@ def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
         yield f"{where}.of: name the topic of the inputs, because several have ids ({', '.join(with_ids)})"
     elif effect.own_topic == (effect.of or with_ids[0]):
         yield f"{where}.topic: {effect.topic} is the topic of the inputs too; an effect is something else"
-    if (effect.sql or "").startswith(OF_APP):
-        yield f"{where}.sql: databases of the run have ended when effects are read; read a topic, or another database"
+    if effect.app is not None:
+        yield from database_problems(f"{where}.sql", setup, effect.app)
     if (effect.of or with_ids[0]) in rows and (effect.equals or effect.aggregate):
         yield f"{where}: the values of rows are not compared; leave equals and aggregate out"
     apps = {app.name for app in getattr(setup, "apps", ())}

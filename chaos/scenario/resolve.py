@@ -7,6 +7,7 @@ import random
 import secrets
 import shlex
 import shutil
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -79,6 +80,11 @@ class Resolved(BaseModel):
         """Return it without the topics of applications: no record there has an identity of the ledger."""
         topics = [topic for topic in self.scenario.topics if topic.name not in self.scenario.app_topics]
         return self.model_copy(update={"scenario": self.scenario.model_copy(update={"topics": topics})})
+
+    def with_databases(self, urls: Mapping[str, str]) -> Resolved:
+        """Return it with the URLs of the databases that applications of the run are, by their names, in effects."""
+        effects = [e if e.app is None else e.model_copy(update={"sql": urls[e.app]}) for e in self.scenario.effects]
+        return self.model_copy(update={"scenario": self.scenario.model_copy(update={"effects": effects})})
 
     def audited(self, seen: Seen | None = None) -> Resolved:
         """Return what the audit judges: on the wire applications are clients as others, else it is `of_clients`."""

@@ -27,7 +27,7 @@ from chaos.scenario import retention
 from chaos.scenario.beside_rules import beside_problems
 from chaos.scenario.client_rules import runtime_problems, value_problems
 from chaos.scenario.cluster_rules import release_problems, security_problems
-from chaos.scenario.effect_rules import effect_problems
+from chaos.scenario.effect_rules import database_problems, effect_problems
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
@@ -367,10 +367,8 @@ def _rows_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str
     assert producer.rows is not None  # the caller looked
     if any(topic.name == producer.name for topic in setup.topics):
         yield f"{where}.name: {producer.name} is a topic, too, and effects name their inputs by it; write another name"
-    databases = [app.name for app in setup.apps if app.postgres]
-    if producer.rows.app is not None and producer.rows.app not in databases:
-        known = f"; there are {', '.join(databases)}" if databases else "; give an application with postgres"
-        yield f"{where}.rows.sql: no application {producer.rows.app!r} of the run is a database{known}"
+    if producer.rows.app is not None:
+        yield from database_problems(f"{where}.rows.sql", setup, producer.rows.app)
 
 
 def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str]:

@@ -121,6 +121,15 @@ Database = Annotated[str, BeforeValidator(_checked_database)]
 """URL of a database without a login, or a reference to the URL: `env:NAME` or `file:PATH`."""
 
 
+OF_APP = "app:"
+"""How the URL of a database begins that an application of the run is."""
+
+
+def app_of(database: str | None) -> str | None:
+    """Return the application of the run that a database is; None for another one."""
+    return database.removeprefix(OF_APP) if database and database.startswith(OF_APP) else None
+
+
 class Receiver(Strict):
     """An HTTP server of the run. The application calls it; each call that it accepts is an effect."""
 
@@ -177,8 +186,8 @@ class Effect(Strict):
     cluster: ClientName = Field(PRIMARY, description="topic: the cluster that has it; of another, any topic")
     sql: Database | None = Field(
         None,
-        description="a row of this database: a URL without a login, or env:NAME or file:PATH with it; SQLAlchemy reads "
-        "it, and Spark if it begins with jdbc:",
+        description="a row of this database: a URL without a login, env:NAME or file:PATH with it, or app:NAME for an "
+        "application of the run with `postgres`; SQLAlchemy reads it, and Spark if it begins with jdbc:",
     )
     query: str | None = Field(None, min_length=1, description="sql: the query, with the id among its columns")
     files: Annotated[str, Field(min_length=1), BeforeValidator(_checked_files)] | None = Field(
@@ -332,6 +341,11 @@ class Effect(Strict):
     def id_place(self) -> Place | None:
         """Where the id is; None for the first column of a query."""
         return Place.parse(self.id) if self.id else Place("name", ("id",)) if self.log else None
+
+    @property
+    def app(self) -> str | None:
+        """The application of the run that is its database; None if it is another database, or none."""
+        return app_of(self.sql)
 
     @property
     def polled(self) -> bool:

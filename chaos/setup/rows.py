@@ -8,13 +8,11 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from chaos.databases import PARAMETER
-from chaos.setup.effects import Database
+from chaos.setup.effects import Database, app_of
 from chaos.setup.names import ClientName
 from chaos.setup.triggers import Strict
 from chaos.values.model import Value
 
-OF_APP = "app:"
-"""How the URL of a database begins that an application of the run is."""
 TOPIC_ONLY = (
     *("keys", "tombstone_every", "partitioner", "definite_errors", "timestamps", "resend", "checkpoint_every"),
     *("transactions", "client"),
@@ -59,7 +57,7 @@ class Rows(Strict):
     @property
     def app(self) -> str | None:
         """The application of the run that is the database; None if it is another database, or a file."""
-        return self.sql.removeprefix(OF_APP) if self.sql and self.sql.startswith(OF_APP) else None
+        return app_of(self.sql)
 
 
 def check_rows(producer: str, given: Sequence[str], value: Value | None) -> None:

@@ -34,6 +34,8 @@ from chaos.effects.sources import (
     Repeated,
     SourceError,
     files_of,
+    kept_file,
+    kept_rows,
     patient,
     read_whole,
     url_of,
@@ -208,6 +210,9 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
 
 def _parts_of(spark: SparkSession, run: Run, effect: Effect, hidden: bool) -> tuple[list[Part], int]:
     """Return the parts of an effect that is no topic, and their weight."""
+    if effect.app is not None:
+        file = kept_file(run.ledger, effect.name)
+        return [SourcePart(effect, lambda: kept_rows(file, effect), hidden)], 0
     if effect.sql is not None:
         jdbc = by_spark(url_of(effect))
         items = (lambda: patient(_jdbc(spark, effect, hidden), READ_S, effect)) if jdbc else Query(effect, hidden).items

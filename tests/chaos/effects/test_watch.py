@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from chaos.effects import watch as watching
+from chaos.effects.sources import SourceError, kept_file, kept_rows
 from chaos.effects.watch import LOOKING, SIGHTS, Watch
 from chaos.run.events import EventLog, read_events
 from chaos.wait import wait_until
@@ -59,6 +60,28 @@ def test_a_row_is_seen_after_the_look_that_did_not_have_it(watch, tmp_path):
     assert (old["mark"], old["after_us"]) == ("old", None)
     assert (first["mark"], second["mark"]) == ("a", "a #2")
     assert first["after_us"] < first["at_us"]
+
+
+def test_rows_of_a_database_that_ends_with_the_run_are_stored_with_the_columns_that_the_effect_needs(tmp_path):
+    effect = f"{{name: db, sql: 'sqlite:///{tmp_path}/b.db', query: select * from invoice, id: number, at: made}}"
+    run = FakeRun(tmp_path, f"{SCENARIO}  - {effect}")
+    watch = Watch(run.run, run.resolved, EventLog(run.run), ["db"])
+    (of_run,) = run.resolved.scenario.effects
+    file = kept_file(run.run.ledger, "db")
+    watch.keep()  # the database is not there
+    notes = [e["words"] for e in read_events(run.run) if e["kind"] == "note"]
+    assert notes == [f"effect db cannot be read: there is no file {tmp_path}/b.db, and its database ends with the run"]
+    with pytest.raises(SourceError, match="its database ended before the run had read it"):
+        list(kept_rows(file, of_run))
+    with sqlite3.connect(tmp_path / "b.db") as db:
+        db.execute("create table invoice (text, number, secret, made)")
+        db.execute("insert into invoice values ('x', 'a', 'card', '2026-11-29 17:00:00'), ('y', 7, 'card', null)")
+    watch.keep()
+    rows = [item.record.data for item in kept_rows(file, of_run)]
+    assert rows == [
+        {"text": "x", "number": "a", "made": "2026-11-29 17:00:00"},
+        {"text": "y", "number": 7, "made": None},
+    ]
 
 
 def test_a_database_that_is_away_for_some_looks_is_looked_at_again(watch, tmp_path):

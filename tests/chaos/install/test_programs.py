@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 import chaos
 from chaos.errors import ResolveError
+from chaos.install import programs
 from chaos.install.programs import build
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
@@ -45,8 +46,8 @@ def program(tmp_path, name):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "exactly one of command, program, image, connect, external"),
-        ({"command": "x", "program": "x.py"}, "exactly one of command, program, image, connect, external"),
+        ({}, "exactly one of command, program, image, connect, postgres, external"),
+        ({"command": "x", "program": "x.py"}, "exactly one of command, program, image, connect, postgres, external"),
         ({"program": "x.rb"}, "x.rb has no suffix of .py, .js, .mjs, .go, .java; start it with command"),
         ({"program": "x"}, "x has no suffix of"),
         ({"program": "x.py", "libraries": ["aiokafka"]}, "write one such as aiokafka==0.14.0"),
@@ -163,3 +164,18 @@ def test_the_wrong_side_of_a_pair_must_show_what_the_right_side_must_not(pairs):
             assert len(shown) == 1, name
             assert not getattr(allowed[effect], shown[0]).min, name
         assert f"| `{right}` | `{wrong}` |" in table
+
+
+def test_a_connector_has_what_its_worker_lacks_and_not_what_it_provides(tmp_path, monkeypatch):
+    worker = ["connect-api-4.3.1.jar", "jackson-core-2.19.0.jar", "slf4j-api-2.0.17.jar", "guava-33.jar"]
+    own = ["sink-1.2.jar", "connect-api-3.9.0.jar", "jackson-core-2.16.jar", "jackson-jsr310-2.16.jar", "guava-31.jar"]
+    for folder, names in (("worker", worker), ("own", own)):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).touch()
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(programs, "connect_jars", lambda *_: tmp_path / "worker")
+    monkeypatch.setattr(programs, "_artifacts", lambda *_: [tmp_path / "own"])
+    built = programs.build_worker("4.3.1", True, ["a:b:1"])
+    kept = sorted(jar.name for jar in (Path(built.folder) / "own").iterdir())
+    assert kept == ["guava-31.jar", "jackson-jsr310-2.16.jar", "sink-1.2.jar"]

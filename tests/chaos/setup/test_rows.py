@@ -2,8 +2,10 @@
 
 import pytest
 
+from chaos.effects.before import warnings
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
+from chaos.scenario.resolve import resolve
 
 SCENARIO = """
 title: Rows
@@ -52,7 +54,10 @@ def test_a_file_is_named_by_its_producer():
         ({"more": ", config: {linger.ms: 5}"}, "config: is for records of a topic"),
         ({"more": ", topic: changes"}, "exactly one of topic, topics, rows"),
         ({"effect": ", equals: $.id"}, "the values of rows are not compared"),
-        ({"effect": "}, {name: e, sql: 'app:db', query: q, of: shop"}, "have ended when effects are read"),
+        (
+            {"effect": "}, {name: e, sql: 'app:x', query: q, of: shop"},
+            "effects[1].sql: no application 'x' of the run",
+        ),
         ({"effect": ", of: changes"}, "no producer writes inputs with ids to changes"),
         (
             {"app": "{name: x, command: [cat, '{port.y}', '{bootstrap}']}"},
@@ -73,3 +78,11 @@ def test_a_producer_of_rows_has_another_name_than_a_topic():
     given = SCENARIO.format(rows=TABLE, value=VALUE, more="", app=DATABASE, effect="").replace("changes", "shop")
     with pytest.raises(ScenarioError, match="shop is a topic, too"):
         parse(given, "rows.yaml")
+
+
+def test_an_effect_may_be_a_row_of_a_database_of_the_run():
+    found = scenario(effect="}, {name: rows, sql: 'app:db', query: select id from t, of: shop")
+    resolved = resolve(found, run_id="r", name="rows", created_us=1, seed=1, overrides=[])
+    first, second = resolved.with_databases({"db": "sqlite:///x.db"}).scenario.effects
+    assert (first.sql, second.sql, found.effects[1].app) == (None, "sqlite:///x.db", "db")
+    assert warnings(found.effects, hidden=False) == []  # it has not been started yet
