@@ -23,6 +23,7 @@ from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
+from chaos.databases import database_url
 from chaos.drive import beside
 from chaos.drive.drive import Drive, placement_problems
 from chaos.effects.before import warnings
@@ -114,7 +115,13 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
 
 
 def _database_warnings(scenario: Scenario) -> list[str]:
-    """Return what the databases of effects lack before the run. Of several applications, one may be the database."""
+    """Return what the databases of effects lack before the run. Of several applications, one may be the database.
+
+    Raises `UsageError` for a database that does not answer, and for a reference to none, also of producers of rows.
+    """
+    for producer in scenario.producers:
+        if producer.rows and producer.rows.sql and not producer.rows.app:
+            database_url(producer.rows.sql, f"producers: {producer.name}: rows.sql")
     return warnings(scenario.effects, scenario.hides_payloads, started=len(scenario.apps) > 1)
 
 

@@ -143,7 +143,7 @@ class SpecBuilder:
         if rows.file is not None:
             return RowsSpec(file=rows_file(self._run, rows.file))
         url = self._databases[rows.app] if rows.app else rows.sql or ""
-        return RowsSpec(url=url, setting=f"producers.{entry.name}.rows.sql", insert=rows.insert or "")
+        return RowsSpec(url=url, setting=f"producers: {entry.name}: rows.sql", insert=rows.insert or "")
 
     def _processor(self, entry: Processor, client: str, incarnation: int) -> dict[str, Any]:
         mates = process_mates(entry, client)

@@ -68,7 +68,7 @@ def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
     inherited = {k: v for k, v in config.items() if k in _TOPIC}  # they are the defaults of a topic
     for topic in scenario.topics:
         yield f"topic {topic.name}", {**inherited, **topic.config}, _TOPIC
-    for producer in scenario.producers:
+    for producer in (p for p in scenario.producers if not p.rows):
         yield f"producer {producer.name}", settings_of(producer), _defaults(scenario, producer, _PRODUCER)
     for consumer in scenario.consumers:
         if consumer.mode == "share":

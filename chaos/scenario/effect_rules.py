@@ -13,6 +13,7 @@ from chaos.scenario.mistakes import Source
 from chaos.setup.clients import Producer
 from chaos.setup.effects import Avro, Effect, Format, Protobuf
 from chaos.setup.model import Setup, unknown
+from chaos.setup.names import is_called
 
 S = TypeVar("S", bound=Experiment)
 
@@ -33,8 +34,14 @@ def topics_with_ids(setup: Setup) -> list[str]:
 
 
 def input_topic(setup: Setup, effect: Effect) -> str:
-    """Return the topic of the inputs of an effect, in a scenario without problems."""
-    return effect.of or topics_with_ids(setup)[0]
+    """Return the topic of the inputs of an effect, or their producer of rows, in a scenario without problems."""
+    return _named(setup, effect) or topics_with_ids(setup)[0]
+
+
+def _named(setup: Setup, effect: Effect) -> str | None:
+    """Return what an effect names as its inputs. On an existing cluster only names of topics have a prefix."""
+    rows = (p.name for p in setup.producers if p.rows and effect.of is not None and is_called(effect.of, p.name))
+    return next(rows, effect.of)
 
 
 def input_format(setup: Setup, effect: Effect) -> Format:
@@ -115,18 +122,18 @@ def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
         yield from unknown(f"{where}.topic", effect.own_topic, "topics", topics)
     if not (with_ids := topics_with_ids(setup)):
         return
-    rows = {p.name for p in setup.producers if p.rows}
-    if effect.of is not None and effect.of not in topics | rows:
-        yield from unknown(f"{where}.of", effect.of, "topics", topics | rows)
-    elif effect.of is not None and effect.of not in with_ids:
-        yield f"{where}.of: no producer writes inputs with ids to {effect.of}; give value.id to its producer"
-    elif effect.of is None and len(with_ids) > 1:
+    rows, of = {p.name for p in setup.producers if p.rows}, _named(setup, effect)
+    if of is not None and of not in topics | rows:
+        yield from unknown(f"{where}.of", of, "topics", topics | rows)
+    elif of is not None and of not in with_ids:
+        yield f"{where}.of: no producer writes inputs with ids to {of}; give value.id to its producer"
+    elif of is None and len(with_ids) > 1:
         yield f"{where}.of: name the topic of the inputs, because several have ids ({', '.join(with_ids)})"
-    elif effect.own_topic == (effect.of or with_ids[0]):
+    elif effect.own_topic == (of or with_ids[0]):
         yield f"{where}.topic: {effect.topic} is the topic of the inputs too; an effect is something else"
     if effect.app is not None:
         yield from database_problems(f"{where}.sql", setup, effect.app)
-    if (effect.of or with_ids[0]) in rows and (effect.equals or effect.aggregate):
+    if (of or with_ids[0]) in rows and (effect.equals or effect.aggregate):
         yield f"{where}: the values of rows are not compared; leave equals and aggregate out"
     apps = {app.name for app in getattr(setup, "apps", ())}
     if effect.log is not None and hasattr(setup, "apps"):

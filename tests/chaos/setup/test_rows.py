@@ -2,10 +2,13 @@
 
 import pytest
 
+from chaos.drive.stages import _database_warnings
 from chaos.effects.before import warnings
-from chaos.errors import ScenarioError
+from chaos.errors import ScenarioError, UsageError
+from chaos.scenario.effect_rules import input_topic
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve
+from chaos.setup.names import prefixed
 
 SCENARIO = """
 title: Rows
@@ -78,6 +81,20 @@ def test_a_producer_of_rows_has_another_name_than_a_topic():
     given = SCENARIO.format(rows=TABLE, value=VALUE, more="", app=DATABASE, effect="").replace("changes", "shop")
     with pytest.raises(ScenarioError, match="shop is a topic, too"):
         parse(given, "rows.yaml")
+
+
+def test_on_an_existing_cluster_a_producer_of_rows_has_no_prefix():
+    found = scenario(effect=", of: shop")
+    with_prefix = prefixed(found, "aftershock-r-0a1b2c-")
+    (effect,) = with_prefix.effects
+    assert effect.topic == "aftershock-r-0a1b2c-changes"
+    assert input_topic(with_prefix, effect) == input_topic(found, found.effects[0]) == "shop"
+
+
+def test_a_reference_to_no_database_ends_a_run_before_it_begins(monkeypatch):
+    monkeypatch.delenv("SHOP_DB", raising=False)
+    with pytest.raises(UsageError, match=r"producers: shop: rows\.sql: the environment variable SHOP_DB is not set"):
+        _database_warnings(scenario(rows="{sql: 'env:SHOP_DB', insert: 'insert into t values (:id)'}"))
 
 
 def test_an_effect_may_be_a_row_of_a_database_of_the_run():
