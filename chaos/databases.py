@@ -11,6 +11,7 @@ from chaos.kafka.security import read_secret
 from chaos.processes.scrub import Scrubber
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
 ENCODED = (
@@ -62,6 +63,15 @@ def _login_problem(url: str, parts: URL) -> str:
 def by_spark(url: str) -> bool:
     """Return whether Spark reads a database: the run does not look at it while it drives."""
     return url.startswith("jdbc:")
+
+
+def engine_of(url: URL, connect_s: int) -> Engine:
+    """Return the engine of a database, without a pool. connect_s: limit of a connection, where its driver has one."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    limit = {"connect_timeout": connect_s} if url.get_backend_name() in ("postgresql", "mysql") else {}
+    return create_engine(url, poolclass=NullPool, connect_args=limit)
 
 
 def scrubber(url: str) -> Scrubber:

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from chaos.databases import database_url, scrubber, without_values
+from chaos.databases import database_url, engine_of, scrubber, without_values
 from chaos.effects.payload import Record, Unreadable, shown
 from chaos.errors import AftershockError
 from chaos.setup.effects import Effect
@@ -133,17 +133,14 @@ class Query:
 
     @contextmanager
     def _result(self) -> Iterator[Result[Any]]:
-        from sqlalchemy import create_engine, make_url, text
-        from sqlalchemy.pool import NullPool
+        from sqlalchemy import make_url, text
 
         with self._errors():
             url = make_url(self._url)
             if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
                 is_other = Path(url.database).exists()
                 raise self._error(f"{url.database} is no file" if is_other else f"there is no file {url.database}")
-            limit = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("postgresql", "mysql") else {}
-            engine = create_engine(url, poolclass=NullPool, connect_args=limit)
-            with engine.connect() as connection:
+            with engine_of(url, CONNECT_S).connect() as connection:
                 self._connected = True
                 streamed = connection.execution_options(stream_results=True, max_row_buffer=ROWS_PER_FETCH)
                 # a query has no parameters: a colon, as in a text or a time, is itself

@@ -31,7 +31,7 @@ from chaos.clients.python.library import (
 from chaos.clients.python.load import TICK_S
 from chaos.clients.python.program import log
 from chaos.clients.python.rows import SendLog
-from chaos.databases import FOR_NOW, PARAMETER, database_url, scrubber
+from chaos.databases import FOR_NOW, PARAMETER, database_url, engine_of, scrubber
 from chaos.errors import ClientError
 from chaos.run.events import now_us
 
@@ -91,16 +91,13 @@ class Table(Target):
     """A table of a database, through SQLAlchemy."""
 
     def __init__(self, spec: WriterSpec) -> None:
-        from sqlalchemy import create_engine, make_url, text
-        from sqlalchemy.pool import NullPool
+        from sqlalchemy import make_url, text
 
         assert spec.rows is not None  # the caller looked
         url = database_url(spec.rows.url, spec.rows.setting)
-        parsed = make_url(url)
-        limit = {"connect_timeout": CONNECT_S} if parsed.get_backend_name() in ("postgresql", "mysql") else {}
         self._scrub = scrubber(url)
         try:
-            self._engine = create_engine(parsed, poolclass=NullPool, connect_args=limit)
+            self._engine = engine_of(make_url(url), CONNECT_S)
         except Exception as e:  # noqa: BLE001 - such as a driver that is not installed, whatever its loader raises
             raise ClientError(f"{spec.rows.setting}: {self._scrub.text(str(e))}") from None
         self._insert, self._names = text(spec.rows.insert), PARAMETER.findall(spec.rows.insert)

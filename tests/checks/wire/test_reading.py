@@ -96,9 +96,9 @@ def test_the_first_offset_of_a_partition_may_be_a_committed_one(offset):
 
 @pytest.mark.parametrize("other", [{"instance": OTHER}, {"group": "other"}])
 def test_what_another_reader_was_told_is_not_where_a_hold_begins(other):
-    told = asked(52, 4, **other)
-    assert begun(partition(fetches=fetches((60, 4)), positions=[told], held=held((50, 200)))) == [[4, None, 50]]
-    alone = partition(fetches=fetches((60, 4)), positions=[told], commits=[asked(90, 5)])
+    reported = asked(52, 4, **other)
+    assert begun(partition(fetches=fetches((60, 4)), positions=[reported], held=held((50, 200)))) == [[4, None, 50]]
+    alone = partition(fetches=fetches((60, 4)), positions=[reported], commits=[asked(90, 5)])
     assert begun(alone) == [[4, "seek", 60]], "nor when one of a reader without a group"
 
 

@@ -741,8 +741,8 @@ def test_a_producer_that_begins_again_has_aborted_what_was_open():
     assert ends_of([started(5), ended(30) | {"producer_epoch": 1}, started(50)], [(1, 12), (2, 44)]) == [
         (1, "committed", 12, 35), (1, "aborted", 44, 55)
     ]  # fmt: skip
-    anew = [started(50), ended(90) | {"producer_epoch": 3}]
-    assert ends_of(anew, [(2, 44), (3, 70)]) == [(1, "aborted", 44, 55), (1, "committed", 70, 95)]
+    restarted = [started(50), ended(90) | {"producer_epoch": 3}]
+    assert ends_of(restarted, [(2, 44), (3, 70)]) == [(1, "aborted", 44, 55), (1, "committed", 70, 95)]
     twice = [started(5), ended(30) | {"producer_epoch": 1}, started(50), started(70)]
     assert len(ends_of(twice, [(1, 12), (2, 44)])) == 2, "the second one finds nothing open"
     assert ends_of([added, started(40)], [(0, 12)]) == [(1, "aborted", 10, 45)], "it sent after it had begun"
@@ -1161,7 +1161,7 @@ def test_an_eager_member_that_joins_gives_up_nothing_of_another_member_in_its_pr
 
 
 def test_a_member_that_joins_with_another_id_after_the_last_call_with_the_one_before_is_the_same():
-    """The near miss: a consumer was closed without LeaveGroup, and the same thread began anew."""
+    """The near miss: a consumer was closed without LeaveGroup, and the same thread began restarted."""
     begin, join = call("SyncGroup", 20, [0]), call("JoinGroup", 50, member_id="", given_member_id="n")
     assert spans(begin, join) == {0: [(25, 50, "revoked")]}
     assert spans(begin, join, call("SyncGroup", 60, [0], member_id="n")) == {0: [(25, 50, "revoked"), (65, *OPEN)]}
