@@ -119,12 +119,10 @@ def _wait_ended(data: Path) -> None:
     while lock.exists() and time.monotonic() < until:
         number = lock.read_text(encoding="ascii").partition("\n")[0]
         try:
-            state = (
-                Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
-            )
-        except (OSError, IndexError):
-            state = "gone"
-        if state in ("gone", "Z"):
+            status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            status = ""  # it is gone
+        if status.rpartition(")")[2].strip()[:1] in ("", "Z"):
             lock.unlink()
         else:
             time.sleep(0.05)
