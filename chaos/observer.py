@@ -71,10 +71,11 @@ class Observer(_Sampling):
         connect: Callable[[], Kafka],
         partitions: Sequence[TopicPartition],
         groups: Sequence[str],
-        later: Collection[str] = (),
+        later: Collection[str] | None = (),
         shares: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """`partitions` exist from the start. All partitions of the topics in `later` are added when they appear.
+        """`partitions` exist from the start. All partitions of the topics in `later` are added when they appear; None:
+        of all topics that are not internal.
 
         `shares`: the topics of each share group.
         """
@@ -84,7 +85,8 @@ class Observer(_Sampling):
         self.broken: OSError | None = None
         self._connect = connect
         self._partitions = list(partitions)
-        self._topics = {partition.topic for partition in partitions} | set(later)
+        self._topics = {partition.topic for partition in partitions} | set(later or ())
+        self._follows_all = later is None
         self._group_ids, self._shares = list(groups), dict(shares or {})
         self._sampled_s: dict[str, float] = {}
         self._ids: dict[str, str | None] = {}
@@ -148,6 +150,8 @@ class Observer(_Sampling):
             ("cluster", "brokers", list(metadata.brokers)),
         ]
         observations += self._sample_topics(metadata)
+        if self._follows_all:
+            self._topics |= {p.topic for p in metadata.partitions if not p.topic.startswith("__")}
         present = set(self._partitions)
         new = [p for p in metadata.partitions if p not in present and p.topic in self._topics]
         self._partitions = [*self._partitions, *new]  # a new list, because other threads iterate over the old one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.error
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +13,9 @@ from chaos.setup.connect import Connect
 from chaos.setup.placeholders import filled
 
 ALIVE_S = 1.0
+IDLE_S = 10.0
+"""Time after which a running connector without tasks counts as ready: it may have nothing to do before there are
+records, as the checkpoints of MirrorMaker 2 before a group has committed."""
 CAUSED = "Caused by: "
 
 
@@ -49,8 +53,12 @@ def _connector_lacks(connect: Connect, name: str, worker: Instance) -> Iterator[
         return
     parts = {f"connector {name}": status["connector"]}
     parts |= {f"task {task['id']} of connector {name}": task for task in status["tasks"]}
-    if not status["tasks"]:
-        yield f"connector {name} has no task yet"
+    if status["tasks"] or status["connector"]["state"] != "RUNNING":
+        worker.idle.pop(name, None)
+    else:
+        since = worker.idle.setdefault(name, time.monotonic())
+        if time.monotonic() - since < IDLE_S:
+            yield f"connector {name} has no task yet"
     for part, state in parts.items():
         if state["state"] != "RUNNING":
             why = _cause(str(state.get("trace") or ""))

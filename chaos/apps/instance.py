@@ -94,6 +94,8 @@ class Instance:
     """Restarts by the supervisor."""
     ready: bool = False
     """Whether the incarnation was waited for until it was ready."""
+    idle: dict[str, float] = field(default_factory=dict)
+    """Since when parts of it run that have nothing to do, such as connectors without tasks, in monotonic s."""
     paused: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
     left: int = 0

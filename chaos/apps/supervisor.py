@@ -365,6 +365,8 @@ class Applications:
                 if not instance.ready:
                     instance.ready = True
                     self._note(instance, "ready")
+                for name in instance.idle:
+                    self._events.note(f"connector {name} of {app} runs, and has no task: it finds nothing to do yet")
         except WaitTimeout:
             said = next((f"; {i.name} said last: {words}" for i in instances if (words := i.last_words())), "")
             said = next((f"; {hint}" for i in instances if (hint := i.hint())), "") + said  # the words may be long
@@ -440,19 +442,6 @@ class Applications:
             state = self._kafka.group(group)
         return state is not None and state.state == "Stable"
 
-    def at_work(self, app: str) -> int | None:
-        """Return how many members the group of an application has, if it is stable and each instance runs; else None.
-
-        None as well if the run sees neither: of an external application, without a group, or on another cluster.
-        """
-        found, group = self._apps[app], self.group_of(app)
-        down = any(not instance.alive or instance.paused for instance in self.of(app))
-        if found.external or not found.uses_primary or group is None or down:
-            return None
-        with self._asking:
-            state = self._kafka.group(group)
-        return len(state.members) if state is not None and state.state == "Stable" else None
-
     def of(self, app: str) -> list[Instance]:
         """Return the instances of an application that are supervised, by number."""
         return sorted((i for i in self._instances.values() if i.app.name == app), key=lambda i: i.number)
@@ -483,14 +472,6 @@ class Applications:
         if not in_time:
             self.kill(name, hold)
         return in_time
-
-    def end(self, name: str) -> bool:
-        """Keep an instance down: ask it to end if it runs; return whether it ended in time."""
-        instance = self.instance(name)
-        if instance.alive:
-            return self.stop(name, True)
-        self._ask(instance, "stop", True)  # it may wait for its restart
-        return True
 
     def _end(self, name: str, why: str, hold: bool, act: Callable[[Instance], object]) -> None:
         instance = self._running(name)

@@ -285,7 +285,7 @@ def described(fault: FaultSpec) -> str:
     """Return a fault as text, with its parameters."""
     own = fault.model_dump(mode="json", exclude_defaults=True, exclude=set(FaultSpec.model_fields))
     words = ", ".join(f"{name}={json.dumps(value)}" for name, value in own.items())
-    return f"{fault.kind}{words and f' ({words})'} of {fault.target.describe()} {fault.when.describe()}"
+    return f"{fault.kind}{words and f' ({words})'} of {fault.aimed_at} {fault.when.describe()}"
 
 
 def first_failures(runs: Sequence[TrialRun]) -> list[TrialRun]:

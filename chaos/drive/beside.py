@@ -6,24 +6,33 @@ Each is deployed in its own directory below the run (`Run.beside`), with its own
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from chaos.cluster import state
+from chaos.cluster.api import Cluster
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.settings import ClusterSpec
+from chaos.drive.found import as_found
 from chaos.errors import ClusterError
+from chaos.faults.base import FaultSpec, World
+from chaos.faults.targets import answer
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
+from chaos.ledger.seal import seal
+from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, make_folder
 from chaos.run.events import EventLog
-from chaos.setup.model import Cluster
+from chaos.scenario.model import Scenario
 
 
-def new_spec(cluster: Cluster) -> ClusterSpec:
-    """Return what a driver starts for a new cluster, without what only faults need."""
+def new_spec(scenario: Scenario) -> ClusterSpec:
+    """Return what a driver starts for the new cluster of a scenario, with what its faults need."""
+    cluster = scenario.cluster
     return ClusterSpec(
         brokers=cluster.brokers,
         controllers=cluster.controllers or 0,
@@ -38,14 +47,15 @@ def new_spec(cluster: Cluster) -> ClusterSpec:
         memory_bytes=cluster.memory,
         disk_bytes=cluster.disk,
         security=cluster.security,
+        switch=scenario.switched,
+        clocks=scenario.skewed,
+        disks=scenario.slowed,
     )
 
 
-def deploy(
-    run: Run, clusters: Mapping[str, Cluster], owner: ProcessId | None, deadline_s: float, events: EventLog
-) -> None:
+def deploy(run: Run, scenario: Scenario, owner: ProcessId | None, deadline_s: float, events: EventLog) -> None:
     """Start the clusters, one after the other. Raises like `Cluster.deploy`; what has started ends with the run."""
-    for name, cluster in clusters.items():
+    for name, cluster in scenario.clusters.items():
         beside = run.beside(name)
         if not beside.path.exists():  # it does if a task of a DAG is tried again
             make_folder(beside.path, beside.logs)
@@ -55,7 +65,7 @@ def deploy(
 
         try:
             driver_of(cluster.driver).deploy(
-                beside, new_spec(cluster), owner=owner, deadline_s=deadline_s, on_progress=note
+                beside, new_spec(scenario.at(name)), owner=owner, deadline_s=deadline_s, on_progress=note
             )
         except ClusterError as e:
             raise ClusterError(f"cluster {name}: {e}") from None
@@ -69,23 +79,47 @@ def addresses(run: Run, clusters: Iterable[str]) -> dict[str, str]:
 def end_brokers(run: Run, clusters: Iterable[str]) -> None:
     """End the brokers of the clusters. Raises `ClusterError`."""
     for name in clusters:
-        saved = state.load(run.beside(name))
-        driver_of(saved.driver).attach(run.beside(name)).end_brokers()
+        _attached(run.beside(name)).end_brokers()
 
 
-class Ends:
-    """The ends of topics of the clusters, in a `with` block."""
+def _attached(run: Run) -> Cluster:
+    return driver_of(state.load(run).driver).attach(run)
 
-    def __init__(self, run: Run, clusters: Iterable[str]) -> None:
-        self._clients = {name: Kafka(at, topics=None) for name, at in addresses(run, clusters).items()}
+
+class Others:
+    """The clusters beside the first one while a run drives, in a `with` block. Those with faults are observed.
+
+    What their observers see is in the ledgers of their own directories, which no rule about records reads.
+    """
+
+    def __init__(self, run: Run, scenario: Scenario) -> None:
+        self._run, self._scenario = run, scenario
+        self._clusters = {name: _attached(run.beside(name)) for name in scenario.clusters}
+        self._clients = {name: self._connect(name) for name in scenario.clusters}
+        hit = dict.fromkeys(fault.cluster for fault in scenario.faults if fault.elsewhere)
+        self._observers = {
+            name: Observer(run.beside(name), partial(self._connect, name), [], [], later=None) for name in hit
+        }
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        for client in self._clients.values():
+            self._stack.callback(client.close)
+        for name, observer in self._observers.items():
+            self._stack.callback(seal, self._run.beside(name).ledger)
+            self._stack.enter_context(observer)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with contextlib.ExitStack() as stack:
-            for client in self._clients.values():
-                stack.callback(client.close)
+        self._stack.close()
+
+    def _connect(self, name: str) -> Kafka:
+        return Kafka(self._clusters[name].bootstrap, topics=None)
+
+    def check(self) -> None:
+        """Raise `ClusterError` if a process of a cluster has ended that no fault ended."""
+        for cluster in self._clusters.values():
+            cluster.check()
 
     def records(self, cluster: str, topic: str) -> tuple[int, bool]:
         """Return the sum of the end offsets of a topic, as far as answered, and whether a transaction is open there."""
@@ -93,6 +127,33 @@ class Ends:
         metadata = client.metadata()
         partitions = [p for p in metadata.partitions if p.topic == topic] if metadata else []
         return total(client, partitions)
+
+    def unhealthy(self) -> list[str]:
+        """Describe the partitions without a leader or with replicas out of sync, in clusters with faults."""
+        return [
+            f"cluster {name}: {text}"
+            for name, observer in self._observers.items()
+            for text in self._clients[name].unhealthy(observer.partitions())
+        ]
+
+    def world(self, world: World, cluster: str) -> World:
+        """Return the world of a fault of another cluster. It has a separate connection, which the caller closes."""
+        return replace(
+            world,
+            scenario=self._scenario.at(cluster),
+            cluster=self._clusters[cluster],
+            observer=self._observers[cluster],
+            kafka=self._connect(cluster),
+            access=None,
+            proxy=None,
+        )
+
+
+def looked(spec: FaultSpec, world: World) -> World:
+    """Return the world of a fault of another cluster with the topics that are there now. Raises `FaultError`."""
+    metadata = answer(world.kafka.metadata, f"no broker of cluster {spec.cluster} answers")
+    found = as_found(world.cluster, metadata, spec, world.kafka)
+    return replace(world, scenario=found.model_copy(update={"cluster": world.scenario.cluster}))
 
 
 def total(kafka: Kafka, partitions: Iterable[TopicPartition]) -> tuple[int, bool]:

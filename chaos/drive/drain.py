@@ -217,7 +217,7 @@ class Drain:
         """
         found = []
         for app in self.scenario.apps:
-            if (group := self.group_of(app.name)) is None:
+            if app.name in self.scenario.left_apps or (group := self.group_of(app.name)) is None:
                 continue
             ends = {p: end for p, end in all_ends["read_committed"].items() if p.topic in app.reads}
             committed = self.kafka.committed(group, ends) or {}

@@ -21,7 +21,6 @@ from chaos.cluster.api import Cluster
 from chaos.drive import beside
 from chaos.drive.drain import Drain
 from chaos.drive.moments import Moments, Recoveries
-from chaos.drive.overdue import Overdue
 from chaos.effects.before import READY, warnings
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError, UsageError, WaitTimeout
@@ -39,7 +38,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.processes.ports import free_ports
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS, OVERDUE, UNSEEN, EventLog
+from chaos.run.events import MOMENTS, UNSEEN, EventLog
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -49,7 +48,6 @@ from chaos.setup.clients import assignors_of
 from chaos.setup.effects import Effect
 from chaos.setup.model import Setup
 from chaos.setup.names import PRIMARY
-from chaos.setup.triggers import PHASES, Phase
 from chaos.wait import wait_until
 
 
@@ -133,6 +131,7 @@ class Drive:
         self._started = 0.0
         self._proxy: Proxy | None = None
         self._apps: Applications | None = None
+        self._others = beside.Others(run, self._scenario)
         self._watched = resolved
 
     def run(self) -> None:
@@ -151,6 +150,7 @@ class Drive:
             state = self._cluster.state
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             observer = stack.enter_context(self._observer())
+            stack.enter_context(self._others)
             stack.enter_context(QuorumWatch(state.controller_addresses, observer.note, state.access))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
@@ -178,7 +178,7 @@ class Drive:
                 self._started = time.monotonic()
                 fleet.start_producers()
             with self._events.stage("load"):
-                self._load(kafka, fleet, faults, observer)
+                self._load(fleet, faults, observer)
             with self._events.stage("heal"):
                 self._heal(kafka, fleet, faults, observer)
             with self._events.stage("drain"):
@@ -189,8 +189,7 @@ class Drive:
                     self._report(self._progress(fleet, {}), force=True)
             if watch:
                 with self._events.stage("settle"):
-                    others = stack.enter_context(beside.Ends(self._run, self._scenario.clusters))
-                    ends = partial(_records, kafka, observer, others)
+                    ends = partial(_records, kafka, observer, self._others)
                     inputs = partial(self._inputs, fleet)
                     watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
                     watch.keep()
@@ -289,23 +288,25 @@ class Drive:
         faults = {}
         for spec in self._scenario.faults:
             connection = self._connect()  # faults run at the same time, so each has a connection
-            stack.callback(connection.close)
             world = World(
                 self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy, self._run, apps
             )
-            faults[spec.name] = FaultRun(FAULTS[spec.kind](spec), world, writer, self._events, self._limits.proof)
+            run = FaultRun(FAULTS[spec.kind](spec), world, writer, self._events, self._limits.proof)
+            if spec.elsewhere:
+                connection.close()
+                run.world, run.look = self._others.world(world, spec.cluster), partial(beside.looked, spec)
+            stack.callback(run.world.kafka.close)
+            faults[spec.name] = run
         for fault in faults.values():
             stack.callback(fault.finish, HEAL_TIMEOUT_S)
         return faults
 
-    def _load(self, kafka: Kafka, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
+    def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
         specs = list(self._scenario.faults)
         moments, recoveries = Moments(self._proxy, specs), Recoveries(self._proxy, self._apps, specs)
-        overdue = Overdue(self._scenario, self._proxy, self._apps, kafka, observer.partitions)
         with moments.armed():
-            overdue.begin()
-            self._take_steps(fleet, faults, observer, moments, recoveries, overdue)
+            self._take_steps(fleet, faults, observer, moments, recoveries)
         if self._scenario.apps and self._proxy:
             self._events.emit(MOMENTS, by_instance=moments.counted())
 
@@ -316,9 +317,8 @@ class Drive:
         observer: Observer,
         moments: Moments,
         recoveries: Recoveries,
-        overdue: Overdue,
     ) -> None:
-        waiting, gone = steps(self._scenario.faults), set[tuple[str, Phase]]()
+        waiting = steps(self._scenario.faults)
         total = len(waiting)
         deadline = self._started + self._limits.drive
         while True:
@@ -333,12 +333,7 @@ class Drive:
                 fault = faults[step.fault]
                 fault.world = replace(fault.world, moment=came.get(step.fault))
                 _fire(step, faults)
-            for step, why in overdue.look(waiting, faults, fleet.minimum_sent(), fleet.producers_done()):
-                waiting.remove(step)
-                gone |= {(step.fault, phase) for phase in PHASES}
-                self._events.emit(OVERDUE, fault=step.fault, words=why)
-                self._events.problem(why)
-            for step in unreachable(waiting, gone.union(*(fault.lost for fault in faults.values()))):
+            for step in unreachable(waiting, {phase for fault in faults.values() for phase in fault.lost}):
                 waiting.remove(step)
                 self._events.problem(f"{step.describe()}: left out, because its trigger can no longer occur")
             self._report(progress)
@@ -362,6 +357,7 @@ class Drive:
         if self._proxy:
             self._proxy.check()
         self._cluster.check()
+        self._others.check()
         fleet.check()
         if self._apps:
             self._apps.check()
@@ -424,9 +420,9 @@ class Drive:
     def _unhealthy(self, kafka: Kafka, observer: Observer) -> list[str]:
         """Describe what is not healthy: a topic that was deleted and is not there again, then single partitions."""
         partitions = observer.partitions()
-        expected = self._scenario.deleted_topics - self._scenario.absent_topics
+        expected = self._scenario.at(PRIMARY).deleted_topics - self._scenario.absent_topics
         missing = sorted(expected - {partition.topic for partition in partitions})
-        return [f"{topic} does not exist" for topic in missing] + kafka.unhealthy(partitions)
+        return [f"{topic} does not exist" for topic in missing] + kafka.unhealthy(partitions) + self._others.unhealthy()
 
     def _wait_sent(self, fleet: Fleet, all_sent: bool) -> None:
         """Wait until restarted producers have sent their remaining records.
@@ -462,7 +458,7 @@ def _by_reader(scenario: Scenario, progress: Progress) -> dict[str, int]:
     return dict(counts)
 
 
-def _records(kafka: Kafka, observer: Observer, others: beside.Ends, effect: Effect) -> tuple[int, bool]:
+def _records(kafka: Kafka, observer: Observer, others: beside.Others, effect: Effect) -> tuple[int, bool]:
     """Return the sum of the end offsets of an effect's topic, as far as answered, and whether a transaction is open."""
     if effect.cluster != PRIMARY:
         return others.records(effect.cluster, effect.topic or "")

@@ -35,6 +35,7 @@ from chaos.cluster.drivers import capabilities
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.settings import ClusterSpec, Existing, Verbs
 from chaos.cluster.state import ClusterState
+from chaos.drive.found import as_found
 from chaos.errors import (
     INCONCLUSIVE,
     INTERRUPTED,
@@ -50,22 +51,18 @@ from chaos.faults.base import FaultSpec, World
 from chaos.faults.runner import FaultRun
 from chaos.faults.targets import BrokerFault, abbreviate
 from chaos.fleet.fleet import Fleet
-from chaos.kafka.admin import topic_settings
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
-from chaos.kafka.settings import Config
 from chaos.ledger.stream import TableWriter
 from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_json
 from chaos.run.events import EventLog
 from chaos.scenario.model import Scenario
-from chaos.scenario.setting_rules import TOPIC
 from chaos.setup import model as setup
-from chaos.setup.clients import Subscribe
-from chaos.setup.model import PARTITION_TARGETS, Topic
+from chaos.setup.model import PARTITION_TARGETS
 from chaos.wait import wait_until
 
 _EXAMPLES = {
@@ -194,7 +191,7 @@ def carry_out(run: Run, order: Order, events: EventLog, is_over: Callable[[], bo
         if metadata is None:
             raise ClusterError(f"no broker of {order.place} answers")
         spec = order.spec
-        scenario = _scenario(cluster, metadata, spec, kafka)
+        scenario = as_found(cluster, metadata, spec, kafka)
         _check(order, spec, scenario, kafka, metadata)
         no_observer = cast(Observer, None)  # the target is resolved without it
         world = World(scenario, cluster, cast(Fleet, None), no_observer, kafka, random.Random(), cluster.state.access())
@@ -281,41 +278,6 @@ def _run(
     return PASS, f"proven; {fault.fault.resolved}: {healed}"
 
 
-def _scenario(cluster: Cluster, metadata: Metadata, spec: FaultSpec, kafka: Kafka) -> Scenario:
-    """Return what the faults read of a scenario: the topics that the cluster has, and what the target's group reads."""
-    counts: dict[str, int] = {}
-    for partition in metadata.partitions:
-        counts[partition.topic] = counts.get(partition.topic, 0) + 1
-    topics = [
-        Topic.model_construct(
-            name=name,
-            partitions=count,
-            replication_factor=min(len(s.replicas) for p, s in metadata.partitions.items() if p.topic == name),
-            config=_own_settings(kafka, name) if name == spec.target.topic else {},
-        )
-        for name, count in counts.items()
-        if not name.startswith("__")
-    ]
-    made = setup.Cluster.model_construct(
-        driver=cluster.state.driver,
-        brokers=len(cluster.broker_ids),
-        controllers=len(cluster.controller_ids) or None,
-        metadata="zookeeper" if cluster.state.zookeeper else "kraft",
-    )
-    parts: dict[str, Any] = {"producers": [], "consumers": [], "processors": []}
-    if group := spec.target.group:
-        committed = kafka.committed(group, [p for p in metadata.partitions if not p.topic.startswith("__")]) or {}
-        read = sorted({p.topic for p in committed})
-        parts["consumers"] = [Subscribe.model_construct(mode="subscribe", name="group", group=group, topics=read)]
-    return Scenario.model_construct(title="break", cluster=made, topics=topics, faults=[spec], **parts)
-
-
-def _own_settings(kafka: Kafka, topic: str) -> Config:
-    """Return the settings of a topic itself, so that the same one can be created again."""
-    names = [name for source in TOPIC for name in source.names()]
-    return {n: s.value for n, s in topic_settings(kafka, topic, names).items() if s.level == "topic"}
-
-
 def _check(order: Order, spec: FaultSpec, scenario: Scenario, kafka: Kafka, metadata: Metadata) -> None:
     """Raise `UsageError` if the cluster lacks the target, or if the fault does not fit the cluster."""
     selector, value = spec.target.selector
@@ -350,7 +312,7 @@ def _watched(fault: Any, spec: FaultSpec, metadata: Metadata, topics: Collection
 
 
 def _target(fault: Any, spec: FaultSpec, cluster: Cluster, watched: Sequence[TopicPartition]) -> str:
-    found = f"{spec.kind} of {spec.target.describe()}"
+    found = f"{spec.kind} of {spec.aimed_at}"
     if isinstance(fault, BrokerFault):
         at = ", ".join(f"{cluster.state.name(b)} at {cluster.state.node(b).address}" for b in fault.brokers)
         named = spec.target.selector[0] in PARTITION_TARGETS

@@ -56,6 +56,7 @@ from chaos.scenario.setting_rules import limit_problems
 from chaos.scenario.shipped import SHIPPED
 from chaos.setup.clients import settings_of
 from chaos.setup.model import PARTITION_TARGETS, Topic
+from chaos.setup.names import PRIMARY
 from chaos.setup.share import Share
 from chaos.wait import wait_until
 
@@ -178,7 +179,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             cluster = attach(lender)
             lending.lend(cluster, run, owner, deadline_s(resolved))
         try:
-            beside.deploy(run, scenario.clusters, owner, deadline_s(resolved), events)
+            beside.deploy(run, scenario, owner, deadline_s(resolved), events)
             _note_java(run, resolved)
             for release in scenario.later_releases:  # now, because it may take a minute
                 able(cluster, ChangeRelease).prepare_release(release, events.note)
@@ -310,7 +311,7 @@ def _note_java(run: Run, resolved: Resolved) -> None:
 
 def cluster_spec(resolved: Resolved) -> ClusterSpec:
     """Return the cluster that a scenario needs. Scenarios with equal specs can use one cluster after the other."""
-    scenario, cluster = resolved.scenario, resolved.scenario.cluster
+    scenario, cluster = resolved.scenario.at(PRIMARY), resolved.scenario.cluster
     existing = None
     if cluster.bootstrap is not None:
         named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
@@ -326,12 +327,9 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
             frozenset(value for kind, value in theirs if kind == "coordinator_of"),
         )
     return replace(
-        beside.new_spec(cluster),
+        beside.new_spec(scenario),
         security=ClusterSecurity() if existing else cluster.security,
         existing=existing,
-        switch=scenario.switched,
-        clocks=scenario.skewed,
-        disks=scenario.slowed,
     )
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from chaos.errors import FaultError
 from chaos.faults.base import NOTHING_TO_HEAL, Apps, Fault, FaultSpec, Instance, World
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from chaos.relay.rules import Rule
     from chaos.setup.apps import App
 
-NOTHING_TO = "there was nothing to"
-"""How the error of a fault begins whose instance does not run."""
-LOOK_S = 0.05
 FOREVER_S = 1e9
 """A delay that only the heal ends."""
 
@@ -97,57 +94,43 @@ class AppFault(Fault[S]):
         return f"{self.resolved} started again" if again else NOTHING_TO_HEAL
 
 
-class ProcessFault(AppFault[S]):
-    """A fault of the process of one instance, which has to run.
+class AppEndSpec(AppFaultSpec):
+    """The end of an instance."""
 
-    An instance that comes back within `limits.clients`, by its supervisor or by the heal of another fault, is hit then.
-    A moment on the wire is over by then, so there is nothing to do to an instance that has ended.
-    """
+    for_good: bool = Field(
+        False, examples=[False], description="it does not come back, as when a program moves; there is nothing to heal"
+    )
 
-    verb: ClassVar[str]
-    _late_s: float = 0.0
+    @model_validator(mode="after")
+    def _check_heal(self) -> Self:
+        if self.for_good and self.heal:
+            raise ValueError("heal: an instance that ends for_good does not come back; leave one of the two out")
+        return self
 
-    def _aim(self, world: World) -> None:
-        if self.spec.when.wire is None:
-            self._late_s = self._wait_back(world)
-        super()._aim(world)
-        if not self._instance(world).alive:
-            when = f" when {wire.describe()} was on the wire" if (wire := self.spec.when.wire) else ""
-            raise FaultError(f"{NOTHING_TO} {self.verb}: {self.resolved} did not run{when}")
 
-    def _wait_back(self, world: World) -> float:
-        """Wait until an instance of the target runs, unless none comes back. Return how long it took, in s."""
-        value, began = str(self.spec.target.selector[1]), time.monotonic()
-        apps, limit_s = self._apps(world), world.scenario.limits.clients
-        others = [f for f in world.scenario.faults if isinstance(f, AppFaultSpec) and f.name != self.spec.name]
-        healed = any(f.heal for f in others if f.app_name == self.spec.app_name)
-        found = [apps.instance(value)] if "/" in value else apps.of(value)
-        while not any(instance.alive for instance in found):
-            if time.monotonic() - began > limit_s or not (healed or any(instance.wanted for instance in found)):
-                break
-            time.sleep(LOOK_S)
-        return time.monotonic() - began
+E = TypeVar("E", bound=AppEndSpec)
+
+
+class AppEnd(AppFault[E]):
+    """The end of an instance, which comes back unless it ends for good."""
 
     @property
-    def _late(self) -> str:
-        """That the fault came later than its time, as the end of a sentence; empty if it did not."""
-        return f" once it ran again, {self._late_s:.1f} s later" if self._late_s > LOOK_S / 2 else ""
+    def _held(self) -> bool:
+        return self.spec.for_good or super()._held
+
+    def _undo(self, world: World) -> str:
+        return f"{self.resolved} stays away" if self.spec.for_good else self._up(world)
 
 
-class AppKillSpec(AppFaultSpec):
-    """SIGKILL an instance of an application; its supervisor starts it again, or the heal if the scenario has one.
-
-    An instance that is down is hit when it is back.
-    """
+class AppKillSpec(AppEndSpec):
+    """SIGKILL an instance of an application; its supervisor starts it again, or the heal if the scenario has one."""
 
     ends_at_once = True
     kind: Literal["app.kill"]
 
 
-class AppKill(ProcessFault[AppKillSpec], spec=AppKillSpec):
+class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):
     """An instance that is killed. Proof: its process ended with SIGKILL."""
-
-    verb = "kill"
 
     _incarnation: int
 
@@ -157,30 +140,22 @@ class AppKill(ProcessFault[AppKillSpec], spec=AppKillSpec):
         self.evidence = {"pid": instance.pid}
         self.begun = True
         self._apps(world).kill(self.resolved, self._held)
-        return f"killed {self.resolved}{self._late}"
+        return f"killed {self.resolved}"
 
     def _effect(self, world: World) -> str | None:
         instance = self._instance(world)
         gone = instance.incarnation > self._incarnation or not instance.alive
         return f"the process of {self.resolved} is gone" if gone else None
 
-    def _undo(self, world: World) -> str:
-        return self._up(world)
 
-
-class AppStopSpec(AppFaultSpec):
-    """Ask an instance of an application to end, and kill it after its grace; started and healed as after app.kill.
-
-    An instance that is down is hit when it is back.
-    """
+class AppStopSpec(AppEndSpec):
+    """Ask an instance of an application to end, and kill it after its grace; started and healed as after app.kill."""
 
     kind: Literal["app.stop"]
 
 
-class AppStop(ProcessFault[AppStopSpec], spec=AppStopSpec):
+class AppStop(AppEnd[AppStopSpec], spec=AppStopSpec):
     """An instance that is asked to end. Proof: its process ended, by itself or after its grace."""
-
-    verb = "stop"
 
     _incarnation: int
     _in_time: bool
@@ -193,7 +168,7 @@ class AppStop(ProcessFault[AppStopSpec], spec=AppStopSpec):
         self._in_time = self._apps(world).stop(self.resolved, self._held)
         self._took_s = time.monotonic() - began
         self.evidence = {"in_time": self._in_time, "seconds": round(self._took_s, 3)}
-        return f"sent {instance.app.stop.signal} to {self.resolved}{self._late}"
+        return f"sent {instance.app.stop.signal} to {self.resolved}"
 
     def _effect(self, world: World) -> str | None:
         instance = self._instance(world)
@@ -207,28 +182,20 @@ class AppStop(ProcessFault[AppStopSpec], spec=AppStopSpec):
             f"{instance.app.deaf}"
         )
 
-    def _undo(self, world: World) -> str:
-        return self._up(world)
-
 
 class AppPauseSpec(AppFaultSpec):
-    """SIGSTOP an instance of an application, as a long garbage collection or a frozen machine; healed by SIGCONT.
-
-    An instance that is down is hit when it is back.
-    """
+    """SIGSTOP an instance of an application, as a long garbage collection or a frozen machine; healed by SIGCONT."""
 
     kind: Literal["app.pause"]
 
 
-class AppPause(ProcessFault[AppPauseSpec], spec=AppPauseSpec):
+class AppPause(AppFault[AppPauseSpec], spec=AppPauseSpec):
     """An instance that is suspended. Proof: the system shows its process as stopped."""
-
-    verb = "pause"
 
     def _inject(self, world: World) -> str:
         self.begun = True
         self._apps(world).pause(self.resolved)
-        return f"paused {self.resolved}{self._late}"
+        return f"paused {self.resolved}"
 
     def _effect(self, world: World) -> str | None:
         instance = self._instance(world)
@@ -265,7 +232,7 @@ class AppRestart(AppFault[AppRestartSpec], spec=AppRestartSpec):
         for number, instance in enumerate(running):
             if number:
                 time.sleep(self.spec.between)
-            if not apps.end(instance.name):
+            if not apps.stop(instance.name, True):
                 self._killed.append(instance.name)
             apps.up(instance.name, world.scenario.limits.clients)
             apps.wait_ready(self.resolved)
@@ -315,7 +282,7 @@ class AppScale(AppFault[AppScaleSpec], spec=AppScaleSpec):
         self._added = []
         self.begun = True
         for name in self._before[self.spec.to :]:
-            apps.end(name)
+            apps.stop(name, True)
         while len(self._before) + len(self._added) < self.spec.to:
             self._added.append(apps.add(self.resolved).name)
         return f"changed {self.resolved} from {len(self._before)} to {self.spec.to} instances"
@@ -329,7 +296,8 @@ class AppScale(AppFault[AppScaleSpec], spec=AppScaleSpec):
         if not self._before and self.spec.heal is None:
             return f"{self.resolved} keeps its {len(self._added)} instances"
         for name in self._added:
-            apps.end(name)
+            if apps.instance(name).alive:
+                apps.stop(name, True)
         for name in self._before:
             apps.up(name, world.scenario.limits.clients)
         return f"{self.resolved} has {len(self._before)} instances again"

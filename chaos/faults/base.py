@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from chaos.clients.traits import Ability
 from chaos.cluster.api import Cluster
@@ -19,7 +19,7 @@ from chaos.preload.libraries import Skew
 from chaos.run.directory import Run
 from chaos.setup.apps import App
 from chaos.setup.model import PARTITION_TARGETS, Limits, Setup
-from chaos.setup.names import Spelled
+from chaos.setup.names import PRIMARY, ClientName, Spelled
 from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ Effect = Literal[
 ]
 """What a fault may do to what Kafka promises. Contracts derive from it what is left of the promises in a run."""
 
+REMOVING = frozenset[Effect]({"wipes", "power", "unclean", "recreates", "deletes", "forgets", "resets"})
+"""Effects that remove what is in a cluster, or where a group goes on."""
+
 
 class FaultSpec(Strict, defer_build=True):
     """The fields that every fault has, and the rules for them.
@@ -129,6 +132,9 @@ class FaultSpec(Strict, defer_build=True):
     """Parameters with exactly one given."""
 
     name: Name
+    cluster: ClientName = Field(
+        PRIMARY, description="the cluster of the target; of another one, any topic, group and broker that it has"
+    )
     target: Target
     when: Trigger
     heal: Heal | None = Field(None, description="if left out: healed before the drain")
@@ -147,6 +153,16 @@ class FaultSpec(Strict, defer_build=True):
     def example_parameters(cls) -> dict[str, Any]:
         """Return the parameters of the example."""
         return parse_parameters(cls.example.split())
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the fault hits another cluster than the first one, to which topics and clients belong."""
+        return self.cluster != PRIMARY
+
+    @property
+    def aimed_at(self) -> str:
+        """The target as text, such as `leader of orders/0`."""
+        return self.target.describe() + (f" of cluster {self.cluster}" if self.elsewhere else "")
 
     @property
     def needed(self) -> frozenset[str]:
@@ -176,6 +192,8 @@ class FaultSpec(Strict, defer_build=True):
     @property
     def unpromised(self) -> str:
         """Why no rule says what settings promise under this fault; empty if rules do."""
+        if removing := self.effects & REMOVING if self.elsewhere else None:
+            return f"{self.kind} may remove records of cluster {self.cluster} ({', '.join(sorted(removing))})"
         return self.no_promise
 
     @property
@@ -213,6 +231,21 @@ class Experiment(Setup, defer_build=True):
 
     faults: list[FaultSpec] = []
     limits: Limits = Limits()
+    _of_others: list[FaultSpec] = PrivateAttr(default_factory=list)
+
+    def at(self, cluster: str) -> Self:
+        """Return it as one of its clusters has it, with the faults of this cluster in `faults`."""
+        found, here = super().at(cluster), [fault for fault in self.faults if fault.cluster == cluster]
+        if len(here) == len(self.faults):
+            return found
+        copied = found.model_copy(update={"faults": here})
+        copied._of_others = [*found._of_others, *(fault for fault in self.faults if fault.cluster != cluster)]
+        return copied
+
+    @property
+    def every_fault(self) -> list[FaultSpec]:
+        """The faults of all clusters, also if this is `at` one of them."""
+        return [*self.faults, *self._of_others]
 
     @property
     def their_targets(self) -> list[Target]:
@@ -372,9 +405,6 @@ class Apps(Protocol):
 
     def stop(self, name: str, hold: bool) -> bool:
         """Ask an instance to end, and kill it after its grace; return whether it ended in time."""
-
-    def end(self, name: str) -> bool:
-        """Keep an instance down: ask it to end if it runs; return whether it ended in time."""
 
     def up(self, name: str, timeout_s: float) -> bool:
         """Let an instance run again, and wait for its process; return whether it was down."""

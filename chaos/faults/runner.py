@@ -32,6 +32,8 @@ class FaultRun:
     writer: TableWriter
     events: EventLog
     proof_timeout_s: float
+    look: Callable[[World], World] = lambda world: world
+    """What completes the world directly before the injection. Raises `FaultError`."""
     phases: dict[str, float] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     _acting: threading.Lock = field(default_factory=threading.Lock)
@@ -105,7 +107,7 @@ class FaultRun:
         thread.start()
 
     def _inject(self) -> None:
-        self._act("injection", self._injected, ("injecting", "injected"), self.fault.spec.target.describe())
+        self._act("injection", self._injected, ("injecting", "injected"), self.fault.spec.aimed_at)
         while "injected" in self.phases and self._searched_s() < self.proof_timeout_s and not self._ending.is_set():
             if proof := self.fault.proof(self.world):
                 self._enter("proven", proof)
@@ -114,6 +116,7 @@ class FaultRun:
 
     def _injected(self, world: World) -> str:
         """Inject the fault; return the outcome, with what waited on the wire if the fault waited for that."""
+        world = self.world = self.look(world)
         outcome = self.fault.inject(world)
         wire = self.fault.spec.when.wire
         if wire is None or world.moment is None:
@@ -151,11 +154,13 @@ class FaultRun:
 
     def _enter(self, phase: str, outcome: str, **more: str) -> None:
         self.phases[phase] = time.monotonic()
+        if outcome and self.fault.spec.elsewhere:
+            outcome = f"cluster {self.fault.spec.cluster}: {outcome}"
         evidence = {"words": outcome, "resolved": self.fault.resolved, **self.fault.evidence, **more}
         row = {
             "fault": self.fault.spec.name,
             "kind": self.fault.spec.kind,
-            "target": self.fault.spec.target.describe(),
+            "target": self.fault.spec.aimed_at,
             "phase": phase,
             "evidence": json.dumps(evidence),
             "at_us": now_us(),

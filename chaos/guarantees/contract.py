@@ -11,6 +11,7 @@ from chaos.guarantees.situations import Situation, governing, reading, sharing, 
 from chaos.guarantees.table import Anomaly, Family, Judged, State, anomalies, judge
 from chaos.scenario.expect import ANY, ZERO, Bound
 from chaos.scenario.model import Scenario
+from chaos.setup.names import PRIMARY
 
 SHOWN = 3
 """Maximum number of clients, settings or faults in a reason."""
@@ -79,6 +80,7 @@ def contract(scenario: Scenario) -> Contract:
 
 def derive(scenario: Scenario) -> list[Line]:
     """Return what the settings of a scenario promise under its faults."""
+    scenario = scenario.at(PRIMARY)  # no client of the scenario writes to another cluster, or reads there
     situations: dict[Family, list[Situation]] = {
         "write": list(writing(scenario)),
         "read": list(reading(scenario)),

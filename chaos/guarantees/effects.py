@@ -68,8 +68,9 @@ def _strict(given: Bound) -> Bound:
 
 def _removed(scenario: Scenario, effect: Effect) -> list[str]:
     """Return the faults that remove effects: to the contract, no record of a deleted topic is lost."""
-    removing, topic = having(scenario.faults, "deletes", "recreates"), effect.own_topic
-    return [f"{f.name} removes effects" for f in removing if topic is not None and topic_of(f) == topic]
+    removing, topic = having(scenario.faults, "deletes", "recreates"), effect.topic
+    here = [f for f in removing if topic is not None and (f.cluster, topic_of(f)) == (effect.cluster, topic)]
+    return [f"{f.name} removes effects" for f in here]
 
 
 def costs(scenario: Scenario) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chaos.faults.base import FaultSpec
 from chaos.kafka.security import ClusterSecurity
 from chaos.setup.model import Setup, unknown
 from chaos.setup.names import PRIMARY
@@ -39,3 +40,18 @@ def beside_problems(setup: Setup) -> Iterator[str]:
             yield f"{where}.cluster: an external application gets the address of the cluster {PRIMARY}; leave it out"
     for i, effect in enumerate(setup.effects):
         yield from unknown(f"effects[{i}].cluster", effect.cluster, "clusters", known)
+
+
+def elsewhere_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
+    """Yield why a fault cannot hit the cluster that it names."""
+    yield from unknown(f"{where}.cluster", fault.cluster, "clusters", [PRIMARY, *setup.clusters])
+    if not fault.elsewhere:
+        return
+    if fault.run_only:
+        yield (
+            f"{where}.cluster: {fault.kind} needs {fault.run_only}, and those are at the cluster {PRIMARY} only; leave "
+            f"cluster out, or choose a fault of the brokers or topics of {fault.cluster}"
+        )
+    for key in ("broker_of_moment", "coordinator_of_app", "transaction_coordinator_of", "share_coordinator_of"):
+        if getattr(fault.target, key) is not None:
+            yield f"{where}.target.{key}: means a broker of the cluster {PRIMARY}; for {fault.cluster} give another one"

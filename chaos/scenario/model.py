@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from chaos.anomalies import ANOMALIES
 from chaos.faults import AnySpec
+from chaos.faults.apps import AppEndSpec
 from chaos.faults.base import Experiment
 from chaos.faults.clocks import ClockFaultSpec
 from chaos.faults.consumers import ConsumerJoinSpec, ConsumerPauseSpec
@@ -25,7 +27,7 @@ from chaos.scenario.expect import AFFECTED, FIXED, Bug, Expect, Expected
 from chaos.scenario.members import slow_removals
 from chaos.scenario.mistakes import joined
 from chaos.setup.model import Limits, Topic
-from chaos.setup.names import Spelled, nearest
+from chaos.setup.names import PRIMARY, Spelled, nearest
 from chaos.setup.triggers import Strict
 from chaos.values.arrivals import per_second
 
@@ -105,7 +107,7 @@ class Scenario(Experiment):
         changes = {name: variant.set for name, variant in self.variants.items()}
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
         run_s = self.limits.drive + self.limits.drain + self.limits.clients
-        problems += clock_problems(self, self.faults, self.expect, run_s)
+        problems += clock_problems(self, self.at(PRIMARY).faults, self.expect, run_s)
         problems += [*self._promise_problems(), *self._proof_problems()]
         if problems:
             raise joined(problems)
@@ -291,6 +293,12 @@ class Scenario(Experiment):
         """The topics that may not exist at the end: a fault deletes them, and only a client may create them again."""
         deleted = (f for f in self.faults if isinstance(f, DeleteTopicSpec) and not f.create_again)
         return frozenset(str(f.target.topic) for f in deleted)
+
+    @property
+    def left_apps(self) -> frozenset[str]:
+        """The applications with faults that end all their instances for good."""
+        ended = Counter(f.app_name for f in self.faults if isinstance(f, AppEndSpec) and f.for_good)
+        return frozenset(app.name for app in self.apps if ended[app.name] >= app.instances > 0)
 
     def held_back(self) -> set[str]:
         """Return the clients, such as billing/3, that a fault consumer.join or producer.join starts later."""

@@ -24,7 +24,7 @@ from chaos.scenario.inputs import Programs, inside, outside, programs_of, progra
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Subscribe
-from chaos.setup.names import new_prefix, prefixed
+from chaos.setup.names import PRIMARY, new_prefix, prefixed
 
 _OF_APP = {"partition.assignment.strategy": "stream"}
 """How the members of an application share partitions is not known: nothing is promised, as for Kafka Streams."""
@@ -78,8 +78,9 @@ class Resolved(BaseModel):
 
     def of_clients(self) -> Resolved:
         """Return it without the topics of applications: no record there has an identity of the ledger."""
-        topics = [topic for topic in self.scenario.topics if topic.name not in self.scenario.app_topics]
-        return self.model_copy(update={"scenario": self.scenario.model_copy(update={"topics": topics})})
+        scenario = self.scenario.at(PRIMARY)
+        topics = [topic for topic in scenario.topics if topic.name not in scenario.app_topics]
+        return self.model_copy(update={"scenario": scenario.model_copy(update={"topics": topics})})
 
     def with_databases(self, urls: Mapping[str, str]) -> Resolved:
         """Return it with the URLs of the databases that applications of the run are, by their names, in effects."""
@@ -88,7 +89,7 @@ class Resolved(BaseModel):
 
     def audited(self, seen: Seen | None = None) -> Resolved:
         """Return what the audit judges: on the wire applications are clients as others, else it is `of_clients`."""
-        scenario, seen = self.scenario, seen or Seen()
+        scenario, seen = self.scenario.at(PRIMARY), seen or Seen()
         if not scenario.judged_on_wire:
             return self.of_clients()
         readers = [

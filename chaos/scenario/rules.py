@@ -24,7 +24,7 @@ from chaos.faults.wire import app_problems
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario import retention
-from chaos.scenario.beside_rules import beside_problems
+from chaos.scenario.beside_rules import beside_problems, elsewhere_problems
 from chaos.scenario.client_rules import runtime_problems, value_problems
 from chaos.scenario.cluster_rules import release_problems, security_problems
 from chaos.scenario.effect_rules import database_problems, effect_problems
@@ -225,15 +225,16 @@ def problems(
     if not setup.tapped:  # which has neither before something passes
         yield from (f"{key}: give at least one" for key in ("topics", "producers") if not getattr(setup, key))
     yield from _name_problems(setup, faults)
-    yield from _cluster_problems(setup, faults)
     yield from beside_problems(setup)
     yield from _other_cluster_problems(setup)
+    yield from _fault_problems(setup, faults)
+    faults = [fault for fault in faults if not fault.elsewhere]
+    yield from _cluster_problems(setup, faults)
     yield from _topic_problems(setup, faults)
     yield from cluster_setting_problems(setup, faults)
     yield from limit_problems(setup, expect)
     yield from _client_problems(setup, faults, expect)
     yield from _app_problems(setup, faults)
-    yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
     yield from value_problems(setup, faults)
@@ -437,9 +438,12 @@ def _transaction_problems(where: str, config: Config, transactions: Transactions
 def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     for i, fault in enumerate(faults):
         where = f"faults[{i}]"
-        yield from _driver_problems(setup, where, fault)
-        yield from setup.target_problems(f"{where}.target", fault.target, fault.hits_controllers)
-        yield from fault.problems(setup, where)
+        yield from (found := list(elsewhere_problems(setup, where, fault)))
+        if not found:
+            of = setup.at(fault.cluster)
+            yield from _driver_problems(of, where, fault)
+            yield from of.target_problems(f"{where}.target", fault.target, fault.hits_controllers)
+            yield from fault.problems(of, where)
         yield from trigger_problems(setup, faults, f"{where}.when", fault.when)
         if fault.heal and fault.heal.when:
             yield from trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
@@ -447,13 +451,14 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
                 yield f"{where}.heal.when.{seen}: a heal does not wait for the wire; give a time or another phase"
         if fault.target.broker_of_moment and not fault.when.wire:
             yield f"{where}.target.broker_of_moment: the fault waits for no moment; give when.wire"
-    targets = Counter((fault.kind, fault.target) for fault in faults if fault.once_per_target)
+    targets = Counter((fault.kind, fault.aimed_at) for fault in faults if fault.once_per_target)
     for (kind, target), count in targets.items():
         if count > 1:
-            yield f"faults: {kind} of {target.describe()} is given {count} times; it can happen only once"
+            yield f"faults: {kind} of {target} is given {count} times; it can happen only once"
     yield from order_problems(faults)
-    yield from overlap_problems(faults)
-    yield from release_problems(setup, faults)
+    for cluster in {fault.cluster: None for fault in faults}:
+        yield from overlap_problems([fault for fault in faults if fault.cluster == cluster])
+    yield from release_problems(setup, [fault for fault in faults if not fault.elsewhere])
 
 
 def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
 
@@ -23,7 +23,7 @@ from chaos.relay.roles import Payloads
 from chaos.setup.apps import App
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.setup.effects import Effect
-from chaos.setup.names import Bootstrap, ClientName, RackName, TopicName
+from chaos.setup.names import PRIMARY, Bootstrap, ClientName, RackName, TopicName
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
 from chaos.units import Duration, Release, Size
@@ -181,11 +181,6 @@ class Limits(Strict):
         "its session time-out",
     )
     clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
-    moment: Duration = Field(
-        20.0,
-        description="for a moment on the wire, when nothing else is awaited and applications have worked off what was "
-        "sent; where the brokers do not show that, limits.drive",
-    )
 
 
 class Capture(Strict):
@@ -220,8 +215,8 @@ class Setup(Strict):
     cluster: Cluster = Cluster()
     clusters: dict[ClientName, Cluster] = Field(
         {},
-        description="clusters by name, such as {primary: {}, dr: {brokers: 3}}; `primary` is `cluster`, which topics, "
-        "clients and faults belong to; applications and effects name another one",
+        description="clusters by name, such as {primary: {}, dr: {brokers: 3}}; `primary` is `cluster`, which topics "
+        "and clients belong to; applications, effects and faults name another one",
     )
     capture: Capture | None = Field(
         None, description="experimental: the wire ledger; if left out, only applications are captured, without records"
@@ -234,6 +229,17 @@ class Setup(Strict):
     apps: list[App] = Field([], description="applications of the user, which know nothing of Aftershock")
     effects: list[Effect] = Field([], description="what these applications have to do for each input")
     _in_transactions: frozenset[str] = PrivateAttr(default=frozenset())
+    _elsewhere: bool = PrivateAttr(default=False)
+
+    def at(self, cluster: str) -> Self:
+        """Return the setup as one of its clusters has it. Topics, groups and clients belong to the first cluster."""
+        if cluster == PRIMARY:
+            return self
+        parts = ("topics", "producers", "consumers", "processors", "apps", "effects")
+        nothing: dict[str, Any] = {part: [] for part in parts}
+        found = self.model_copy(update={**nothing, "cluster": self.clusters[cluster], "clusters": {}})
+        found._elsewhere = True
+        return found
 
     @property
     def attached(self) -> bool:
@@ -392,9 +398,12 @@ class Setup(Strict):
     def is_theirs(self, target: Target) -> bool:
         """Return whether a target is by a topic, group or transactional id of the user: one that the run lacks.
 
-        That is possible on a cluster that exists. A name that the run has too means the name in the run.
+        That is possible on a cluster that exists. A name that the run has too means the name in the run. In another
+        cluster of the run than the first one, all names are those of applications.
         """
         kind, value = target.selector
+        if self._elsewhere:
+            return kind in THEIRS | PARTITION_TARGETS | {"topic", "group"}
         if not self.attached or kind not in THEIRS:
             return False
         if kind in PARTITION_TARGETS:

@@ -115,8 +115,9 @@ class Inputs:
 
     @property
     def faults(self) -> list[Row]:
-        """The rows of table `faults`."""
-        return self.tables["faults"]
+        """The rows of table `faults` about the cluster of the records."""
+        here = {fault.name for fault in self.scenario.faults}
+        return [row for row in self.tables["faults"] if row["fault"] in here]
 
     @property
     def run_us(self) -> int:

@@ -219,7 +219,7 @@ def _bounded(bound: Bound, term: Term) -> Iterator[Term]:
 
 
 def _conditions(s: Scenario) -> Iterator[Term]:
-    for fault in s.faults:
+    for fault in s.every_fault:
         name, meaning = f"Fault {fault.name} took effect", "A change that was observed from outside the injector."
         yield Term(name, "fault_proof", meaning, "proven", scope=fault.name, at_least=1, condition=True)
     yield from _racks(s)

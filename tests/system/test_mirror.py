@@ -16,3 +16,25 @@ def test_a_mirror_repeats_what_it_had_not_stored_when_its_worker_is_killed_and_l
     assert found == (0, 0, 0, 0), ended.result["sentence"]
     assert mirrored["effects"] == mirrored["inputs"] + counts["duplicate"] >= 1500
     assert left_running(tmp_path) == []
+
+
+NIGHTLY = pytest.mark.nightly(twin="chaos/scenario/test_clusters.py")
+
+
+@pytest.mark.parametrize("variant", ["translated", pytest.param("not-translated", marks=NIGHTLY)])
+def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_translated(tmp_path, variant):
+    ended = chaos("run", "app-failover", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    mirrored, invoices = ended.result["effects"]
+    assert ended.code == 0, ended.result["sentence"]
+    assert (mirrored["counts"]["missing"], mirrored["counts"]["wrong"]) == (0, 0)
+    assert bool(invoices["counts"]["missing"]) == (variant == "not-translated")
+    assert left_running(tmp_path) == []
+
+
+@NIGHTLY
+def test_a_mirror_follows_a_topic_that_grows_while_its_own_cluster_fails(tmp_path):
+    ended = chaos("run", "app-mirror-operations", "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (mirrored,) = ended.result["effects"]
+    assert (ended.code, mirrored["counts"]["missing"], mirrored["counts"]["wrong"]) == (0, 0, 0)
+    assert all(fault["proven_us"] for fault in ended.result["faults"])
+    assert left_running(tmp_path) == []

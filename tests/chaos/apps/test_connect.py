@@ -60,6 +60,14 @@ def test_a_state_that_is_not_running_is_said_with_its_innermost_cause(worker, tm
     assert lack in looked(worker.port, tmp_path)
 
 
+def test_a_connector_without_a_task_is_ready_after_some_time_and_remembered_as_idle(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr("chaos.apps.connect.IDLE_S", 0.0)
+    worker.runs("RUNNING")
+    assert looked(worker.port, tmp_path) == []
+    worker.runs("FAILED")
+    assert looked(worker.port, tmp_path) == ["connector printed is FAILED"]
+
+
 def test_a_refusal_is_one_line_with_the_classes_that_the_worker_has(worker, tmp_path):
     known = "PluginDesc{klass=class a.B, name='a.B', version='1'}, PluginDesc{klass=class c.D, name='c.D', version='1'}"
     message = f"Failed to find any class that implements Connector,\n available connectors are: {known}"

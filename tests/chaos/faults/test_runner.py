@@ -80,6 +80,18 @@ def test_a_fault_passes_all_phases_and_records_its_proof(rows):
     assert rows.rows[0]["target"] == "leader of orders/0"
 
 
+def test_a_fault_of_another_cluster_names_the_cluster_and_looks_at_it_directly_before(rows, monkeypatch):
+    fault, seen = Scripted(proofs=["broker 2 is gone"]), []
+    fault.spec = SPEC.model_copy(update={"cluster": "dr"})
+    run = run_of(fault, rows)
+    run.look = lambda world: seen.append(world) or "the world of dr"
+    run.inject()
+    settled(run)
+    assert (seen, run.world) == ([None], "the world of dr")
+    assert json.loads(rows.rows[2]["evidence"])["words"] == "cluster dr: broker 2 is gone"
+    assert rows.rows[0]["target"] == "leader of orders/0 of cluster dr"
+
+
 def test_a_fault_without_effect_is_never_proven(rows):
     run = run_of(Scripted(), rows, proof_timeout_s=0.1)
     run.inject()

@@ -2,7 +2,9 @@
 
 import pytest
 
+from chaos.drive.beside import new_spec
 from chaos.errors import ScenarioError
+from chaos.guarantees.contract import derive
 from chaos.scenario.load import parse
 
 TEXT = """title: t
@@ -74,6 +76,106 @@ def test_a_mistake_is_one_line(given, message):
     with pytest.raises(ScenarioError) as e:
         made(**given)
     assert any(message in line for line in str(e.value).splitlines()), str(e.value)
+
+
+FAULT = "faults: [{name: f, cluster: %s, kind: %s, target: %s, when: {acked: 10}}]\n"
+BOUNDS = "expect: {effects: {copies: {missing: 0}}}\n"
+
+
+def hit(cluster, kind, target, more=BOUNDS):
+    text = TEXT % (TWO, APP, EFFECT) + FAULT % (cluster, kind, target) + more
+    return parse(text, "m.yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("broker.kill", "{broker: 2}"),  # the first cluster has one broker
+        ("broker.kill", "{leader_of: primary.orders/7}"),  # a topic of the application
+        ("topic.recreate", "{topic: orders}"),
+        ("topic.delete_records, leave: 1", "{partition: primary.orders/3}"),
+        ("group.reset_offsets, to: earliest", "{group: theirs}"),
+        ("clock.jump, by: -1h", "{all_brokers: true}"),
+    ],
+)
+def test_a_fault_hits_what_another_cluster_has(kind, target):
+    scenario = hit("dr", kind, target)
+    (fault,) = scenario.at("dr").faults
+    assert fault.aimed_at.endswith(" of cluster dr")
+    assert (scenario.at("primary").faults, scenario.at("primary").every_fault) == ([], [fault])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "target", "message"),
+    [
+        ("drr", "broker.kill", "{broker: 1}", "faults[0].cluster: 'drr' is not one of the clusters (primary, dr)"),
+        ("dr", "broker.kill", "{broker: 3}", "faults[0].target.broker: brokers are numbered 1 to 2, not 3"),
+        ("primary", "broker.kill", "{broker: 2}", "faults[0].target.broker: brokers are numbered 1 to 1, not 2"),
+        ("primary", "broker.kill", "{leader_of: primary.orders/7}", "there is no topic 'primary.orders'"),
+        ("dr", "broker.kill", "{rack: a}", "faults[0].target.rack: the brokers have no racks"),
+        ("dr", "producer.crash", "{member: shop/1}", "faults[0].cluster: producer.crash needs the clients of a run"),
+        ("dr", "app.kill", "{app: mirror}", "faults[0].cluster: app.kill needs the applications of a run, and those"),
+        ("dr", "wire.cut", "{all_brokers: true}", "faults[0].cluster: wire.cut needs the connections of the clients"),
+        (
+            "dr",
+            "broker.kill",
+            "{coordinator_of_app: mirror}",
+            "target.coordinator_of_app: means a broker of the cluster",
+        ),
+    ],
+)
+def test_a_fault_that_another_cluster_cannot_have_is_one_line(cluster, kind, target, message):
+    with pytest.raises(ScenarioError) as e:
+        hit(cluster, kind, target)
+    assert any(message in line for line in str(e.value).splitlines()), str(e.value)
+
+
+def test_a_fault_of_another_cluster_leaves_the_promises_to_clients_of_the_first_one_alone():
+    def promised(cluster):
+        return {(line.kind, line.split): line.bound for line in derive(hit(cluster, "broker.wipe", "{broker: 1}"))}
+
+    without = {(line.kind, line.split): line.bound for line in derive(made())}
+    assert promised("dr") == without
+    assert promised("primary") != without
+
+
+def test_no_rule_derives_the_contract_under_a_fault_that_removes_records_of_another_cluster():
+    with pytest.raises(
+        ScenarioError, match=r"faults\[0\]: topic.recreate may remove records of cluster dr \(recreates\)"
+    ):
+        hit("dr", "topic.recreate", "{topic: orders}", more="")
+    assert hit("dr", "broker.stop", "{broker: 1}", more="").expect.promised
+
+
+def test_what_brokers_are_started_for_follows_from_the_faults_of_their_cluster():
+    scenario = hit("dr", "clock.jump, by: -1h", "{broker: 1}")
+    assert [new_spec(scenario.at(name)).clocks for name in ("primary", "dr")] == [False, True]
+    assert (new_spec(scenario.at("dr")).brokers, new_spec(scenario.at("primary")).brokers) == (2, 1)
+
+
+def test_two_changes_of_one_setting_meet_only_in_one_cluster():
+    def changed(one, other):
+        faults = "faults:\n" + "".join(
+            f"- {{name: {name}, cluster: {cluster}, kind: topic.config, settings: {{retention.ms: 1}}, "
+            "target: {topic: orders}, when: {acked: 1}}\n"
+            for name, cluster in (("a", one), ("b", other))
+        )
+        return parse(TEXT % (TWO, APP, EFFECT) + faults + BOUNDS, "m.yaml")
+
+    assert len(changed("primary", "dr").faults) == 2
+    with pytest.raises(ScenarioError, match="a and b both change"):
+        changed("dr", "dr")
+
+
+def test_an_application_that_ends_for_good_has_no_heal_and_is_left():
+    def ended(*more):
+        stop = "{name: e, kind: app.stop, target: {app: mirror/1}, for_good: true, when: {acked: 5}%s}"
+        return parse(TEXT % (TWO, APP, EFFECT) + f"faults: [{stop % ''.join(more)}]\n", "m.yaml")
+
+    assert ended().left_apps == {"mirror"}
+    assert made().left_apps == frozenset()
+    with pytest.raises(ScenarioError, match="heal: an instance that ends for_good does not come back"):
+        ended(", heal: {after: 1s}")
 
 
 def test_an_existing_cluster_has_none_beside_it():
