@@ -93,8 +93,14 @@ def identify(produced: pd.DataFrame, batches: pd.DataFrame, lives: Lives) -> Wri
     sent["copies"] = _counted(batches[batches.in_log], len(sent))
     singles = _by_hashes(sent, batches)
     sent["life"] = lives(sent.instance, sent.first_us)
-    sent["first"] = _first_numbers(sent, batches, singles)
-    return Written(sent, batches, singles, _same(sent))
+    places = _places(sent, batches, singles)
+    sent["first"] = _first_numbers(sent, places)
+    same = _same(sent)
+    moved = _with_retries(places, same)
+    if moved.count() > places.count():
+        sent["first"] = _first_numbers(sent, moved)
+        same = _same(sent)
+    return Written(sent, batches, singles, same)
 
 
 def _key(rows: pd.DataFrame) -> dict[str, Any]:
@@ -135,7 +141,22 @@ def _sent(produced: pd.DataFrame) -> pd.DataFrame:
     return sent
 
 
-def _first_numbers(sent: pd.DataFrame, batches: pd.DataFrame, singles: pd.DataFrame) -> Ints:
+def _places(sent: pd.DataFrame, batches: pd.DataFrame, singles: pd.DataFrame) -> pd.Series[Any]:
+    """Return the first offset in the log of each identity, null if it is not there."""
+    in_batches = batches.loc[batches.in_log, ["owner", "base_offset"]].set_axis(["owner", "offset"], axis=1)
+    found = pd.concat([in_batches, singles[["owner", "offset"]]], ignore_index=True)
+    return found[found.owner != NONE].groupby("owner").offset.min().reindex(sent.index)
+
+
+def _with_retries(places: pd.Series[Any], same: pd.DataFrame) -> pd.Series[Any]:
+    """Return the places, and for an identity that is not in the log the place of its records under another identity."""
+    known = same[same.number != NONE]
+    found = known.assign(place=places[known.row].to_numpy())
+    found["place"] = found.groupby("number").place.transform("min")
+    return places.fillna(found.groupby("row").place.min())
+
+
+def _first_numbers(sent: pd.DataFrame, places: pd.Series[Any]) -> Ints:
     """Return the number of the first record of each identity: numbers rise in the order of the first attempts.
 
     A process may have several producers, as Kafka Streams has one for each thread, and nothing says in which order
@@ -143,9 +164,6 @@ def _first_numbers(sent: pd.DataFrame, batches: pd.DataFrame, singles: pd.DataFr
     records there in another order than it sent them.
     """
     order = np.arange(len(sent))
-    in_batches = batches.loc[batches.in_log, ["owner", "base_offset"]].set_axis(["owner", "offset"], axis=1)
-    found = pd.concat([in_batches, singles[["owner", "offset"]]], ignore_index=True)
-    places = found[found.owner != NONE].groupby("owner").offset.min().reindex(sent.index)
     known = sent.producer_id >= 0
     producer = np.where(known, sent.producer_id, NONE - 1 - sent.connection)
     # without an id, a retry on another connection is no producer more
@@ -155,7 +173,7 @@ def _first_numbers(sent: pd.DataFrame, batches: pd.DataFrame, singles: pd.DataFr
         if not (spans.begin.to_numpy()[1:] < spans.end.cummax().to_numpy()[:-1]).any():
             continue  # one after the other: a producer that got another id, or another connection
         at = rows[places[rows.index].notna()]
-        in_log = at.assign(place=places[at.index]).sort_values("place")
+        in_log = at.assign(place=places[at.index]).sort_values("place", kind="stable")
         for _, of_one in in_log.assign(slot=at.index.to_numpy()).groupby("producer"):
             order[of_one.slot.to_numpy()] = np.sort(of_one.index.to_numpy())
     records = sent.records.to_numpy()[order]

@@ -343,6 +343,50 @@ def test_a_producer_that_retries_beside_another_one_is_not_behind_it():
     assert found.log()["seq"].tolist() == [1, 0], "a retry on the next connection, behind the batch after it"
 
 
+NO_ID = (-1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "other", "life", "seqs"),
+    [
+        (NO_ID, NO_ID, NO_ID, [], [0, 1, 3]),  # librdkafka without idempotence puts a retry into another batch
+        ((7, 0, 40), (7, 1, 0), (8, 0, 0), [], [0, 1, 3]),  # an epoch bump numbers it again
+        ((7, 0, 40), (7, 1, 0), (8, 0, 0), [15], [1, 2, 3]),  # another process sends a record of its own
+        ((7, 0, 40), (7, 0, 41), (8, 0, 0), [], [1, 2, 3]),  # and one session numbers no record twice
+    ],
+)
+def test_a_record_that_is_sent_again_in_another_batch_is_not_behind_another_producer(first, again, other, life, seqs):
+    """Its first batch is not in the log, and the other producer is between both (trap)."""
+    requests = [sent("a", first, "unknown", at=10), sent("c", other, at=20) | {"connection": 2}]
+    requests.append(sent("ab", again, offset=1, at=30))
+    found = ledger(requests, logged(0, "c", other), logged(1, "ab", again), ends={"app/1": life})
+    assert found.log()["seq"].tolist() == seqs
+
+
+def test_a_producer_that_overtakes_the_retry_of_its_own_record_is_before_it():
+    """The near miss: one producer, so its numbers stay in the order in which it sent them."""
+    requests = [sent("a", outcome="unknown", at=10), sent("c", at=20) | {"connection": 2}]
+    requests += [sent("b", offset=1, at=30), sent("ad", offset=2, at=40)]
+    found = ledger(requests, logged(0, "c"), logged(1, "b"), logged(2, "ad"))
+    assert found.log()["seq"].tolist() == [0, 2, 1, 4]
+
+
+def test_a_record_that_is_twice_in_the_log_in_other_batches_is_where_it_is_first():
+    requests = [sent("a", outcome="unknown", at=10), sent("c", offset=2, at=20) | {"connection": 2}]
+    requests += [sent("ab", outcome="unknown", at=30), sent("ax", offset=3, at=40)]
+    found = ledger(requests, logged(0, "ab"), logged(2, "c"), logged(3, "ax"))
+    assert found.log()["seq"].tolist() == [0, 2, 3, 0, 5]
+
+
+def test_a_record_is_not_in_the_log_where_it_was_fetched_before_another_one_took_its_offset():
+    """The broker compressed its batch again, and the log was truncated behind the fetch."""
+    batch = sent("ab", outcome="unknown", at=10) | {"number": 1}
+    read = {**got(0, "ab"), **body("ab", NO_ID), "crc": 1}
+    of_others = logged(0, "xy")
+    assert records(partition([batch], [of_others], [read])) == [("unknown", []), ("unknown", []), ("", [0]), ("", [1])]
+    assert records(partition([batch], [read | {"last_stable": 99}], [read])) == [("unknown", [0]), ("unknown", [1])]
+
+
 AGAIN = [sent("a", (7, 0, 40), outcome="unknown", at=10), sent("a", (7, 1, 0), at=60)]
 
 
