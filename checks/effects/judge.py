@@ -398,11 +398,12 @@ def _behind(at_us: int, due: int) -> tuple[Column, Column]:
 def _in_order(rows: DataFrame) -> DataFrame:
     """Return the rows of inputs and their copies; a first copy before the one of an earlier input is wrong, too.
 
-    A mirror that goes on at an older offset copies again what it has copied, and the first copies stay in order.
+    A mirror that goes on at an older offset copies again what it has copied, and the first copies stay in order. An
+    input of which the offset is not known is in no order.
     """
     before = Window.partitionBy("partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
-    early = F.col("offset").isNotNull() & (F.col("first_number") < F.max("first_number").over(before))
-    early = F.coalesce(early, F.lit(False)) & (F.col("wrong") == 0)
+    number = F.when(F.col("offset").isNotNull(), F.col("first_number"))
+    early = (number < F.max(number).over(before)) & (F.col("wrong") == 0)
     return (
         rows.withColumn("early", early)
         .withColumns(

@@ -343,6 +343,7 @@ def test_a_wrong_value(spark, story):
             *[("12.5", "12.5"), ("12.5", "12.51"), ("7", "007"), ("0.3", "0.30000000000000004")],
             *[("12.0", "12"), ("0.1234564", "0.1234561"), ("0.123456", "0.123457")],
             ("12345678.1234565", "12345678.123456499"),  # as a sum of floats
+            ("12", "12.0"),
         ]
     ):
         s.input(seq, value=given)
@@ -405,6 +406,36 @@ def test_an_effect_that_was_seen_between_two_looks_around_a_fault_is_undecided(s
     assert s.judge(spark)["behind"] == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("at", "made", "late"),
+    [
+        (1.1, 9, 2),  # acknowledged in the microsecond of the fault
+        (1.099999, 9, 1),
+        (8, 8, 0),  # there in the microsecond of the fault
+        (7.999999, 8, 2),
+    ],
+)
+def test_what_happens_in_the_microsecond_of_a_fault_is_before_it(spark, story, at, made, late):
+    s = behind(story, ("crash", at), inputs=2)
+    for seq in range(2):
+        s.effect(seq, at=made)
+    assert s.judge(spark)["behind"] == late
+
+
+def test_an_effect_whose_time_is_not_known_may_be_behind(spark, story):
+    s = behind(story, ("crash", 2.5), inputs=1)
+    s.effect(0, at_us=None, after_us=None)
+    assert s.judge(spark)["behind"] == (0, 1)
+
+
+def test_what_may_be_behind_counts_for_the_fault_at_which_most_is(spark, story):
+    s = behind(story, ("one", 0.3), ("two", 2.5), inputs=2, effect="files: out/*.jsonl, id: $.order_id")
+    for seq, (at, after) in enumerate([(3, 1), (4, 2)]):
+        s.effect(seq)
+        s.seen(at, after)
+    assert s.judge(spark)["behind"] == (0, 2) and s.totals["behind"]["why"].startswith("when two came")
+
+
 def test_of_several_effects_the_last_one_that_an_input_must_have_counts(spark, story):
     s = behind(story, ("crash", 2.5), inputs=2, effect=f"{TOPIC}, per: {{input: 2}}")
     for seq, at in ((0, 1), (0, 2), (1, 2), (1, 3)):
@@ -443,6 +474,17 @@ def test_the_order_of_copies_is_by_partition(spark, story):
     for number, seq in enumerate([1, 0, 2]):
         s.effect(seq, at=5 + number, value="a")
     assert s.judge(spark) == CLEAN | {"wrong": 0}
+
+
+def test_a_copy_of_a_record_whose_place_is_not_known_says_nothing_about_the_others(spark, story):
+    """It was acknowledged without an offset, and deleted from the log after it had been copied."""
+    s = story(f"{TOPIC}, equals: record", inputs=0)
+    s.input(0, copies=0, offset=None)
+    for seq in (1, 2):
+        s.input(seq, value="a")
+    for number, seq in enumerate([1, 0, 2]):
+        s.effect(seq, at=5 + number, value="a")
+    assert s.judge(spark) == CLEAN | {"wrong": (0, 1)}
 
 
 def test_a_copy_with_another_key_is_wrong_once(spark, story):
