@@ -218,6 +218,18 @@ def test_a_resend_of_one_input_is_one_input(spark, story):
     assert s.late() == 0, "the first send may have had the effect, so that is not before its input"
 
 
+def test_an_input_that_is_acknowledged_twice_is_there_from_the_first_time_on(spark, story):
+    """Its producer was started again, and sent it again; the first try of all had no answer."""
+    s = story(inputs=0)
+    s.input(0, "unknown", copies=0, invoked_us=T0 - SECOND, completed_us=T0 - SECOND // 2)
+    s.input(0, copies=0, incarnation=2, offset=7)
+    s.input(0, copies=0, incarnation=3, offset=9, invoked_us=T0 + 60 * SECOND, completed_us=T0 + 61 * SECOND)
+    assert s.judge(spark) == CLEAN | {"missing": 1}
+    assert words(s, "missing")[0].startswith(f"{s.id(0)} (orders/0 offset 7, acknowledged at 0.1 s) has no invoices")
+    s.effect(0)
+    assert s.judge(spark) == CLEAN and s.late() == 0.4
+
+
 def test_an_effect_of_a_failed_input_is_unexpected(spark, story):
     s = story(inputs=1)
     s.effect(0)

@@ -47,6 +47,7 @@ def lowest(folder: Path, called: Steps, unacked: Steps, topic: str = "orders") -
         ({0: 1000, 4: 10}, {4: 1}, 900_000, 10),  # the last window counts, though it is short
         ({0: 1000, 40: 1000}, {}, 1_000_000, 1000),  # windows without sends do not count
         ({0: 10}, {0: 10}, 0, 10),
+        ({5: 100, 0: 100, 3: 100}, {3: 10}, 950_000, 200),  # in any order
     ],
 )
 def test_the_window_with_the_lowest_share_counts(tmp_path, called, unacked, share, of):
@@ -100,6 +101,7 @@ def test_a_contract_bounds_the_share_in_windows_of_its_length_if_the_clock_is_ri
     term = next(t for t in terms(run.resolved) if t.check == "send_success")
     found = Measure(run.run, run.resolved).observe(term)
     assert (found.value, found.text, found.unknown) == (990_000, "99 % of 200 sends", "")
+    assert found.reason.endswith(" after the first send to orders")
     with run.run.events.open("a") as events:
         events.writelines(json.dumps({"kind": "progress", "at_us": T0 + at}) + "\n" for at in (90_000_000, 80_000_000))
     found = Measure(run.run, run.resolved).observe(term)
