@@ -440,7 +440,7 @@ class _Aggregates(_Judged):
     def _judged(self) -> DataFrame:
         """Return a row per key.
 
-        open: its inputs that may count, of unknown outcome, or failed and in the log all the same. Aborted ones do not.
+        open: its inputs that may count, of unknown outcome or failed, and in the log. Aborted ones do not.
         Nor is known how an application counts an amount that is no number. written: the inputs of unknown outcome that
         an application could read. new, unsure: effects that were not there before the run, and that perhaps were not.
         """
@@ -453,7 +453,7 @@ class _Aggregates(_Judged):
         expected = expected.groupBy("key").agg(
             _plain(function(F.when(sure, number))).alias("expected"),
             F.count(F.when(sure, 1)).alias("inputs"),
-            F.count_if(unknown | (~sure & readable) | (sure & number.isNull())).alias("open"),
+            F.count_if((~sure & readable) | (sure & number.isNull())).alias("open"),
             F.count(F.when(unknown & readable, 1)).alias("written"),
             F.min("acked_us").alias("acked_us"),
             F.max("copies").alias("copies"),

@@ -792,6 +792,28 @@ def test_an_aggregate_has_no_part_of_an_aborted_input(spark, story, committed, s
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
 
 
+def test_an_aggregate_has_no_part_of_an_input_that_no_application_could_read(spark, story):
+    """It was aborted, and sent again, which never came to the log."""
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.effect("anna", at=9, value="3")
+    s.input(1, value=("2", "anna"))
+    transaction(s, 1, "unknown", committed=False)
+    s.sends.append(s.sends[-1] | {"incarnation": 2, "txn": None, "outcome": "unknown"})
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 1}
+    s.logged(1, offset=9, value=("2", "anna"))
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": (0, 1)}
+
+
+def test_an_aggregate_of_a_failed_input_is_not_missing(spark, story):
+    """The near miss of one of unknown outcome: that it is in the log is the fault of its producer."""
+    s = story(SUM, inputs=0)
+    s.input(0, "fail", copies=1, value=("1", "anna"))
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
+    s.effect("anna", at=9, value="1")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
+
+
 def test_an_aggregate_of_aborted_inputs_alone_is_unexpected(spark, story):
     s = story(SUM, inputs=0)
     s.input(0, value=("1", "anna"))
