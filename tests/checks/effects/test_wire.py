@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -208,6 +210,55 @@ def test_what_the_stories_of_a_run_share(wire_of):
     assert (facts.synced, facts.begun) == ({"billing/1": [14, 24]}, {"billing/1": [14]})
     assert (facts.libraries, facts.changed) == ({"billing/1": "librdkafka 2.5.0"}, {"billing/1": 41})
     assert facts.certain
+
+
+def test_the_write_of_an_effect_is_the_last_attempt_of_the_batch_with_its_offset(wire_of):
+    """Near misses: the batches before and behind it, another partition, a retry of another session, and a marker."""
+
+    def produced(who, at, asked_us=20, outcome="ok", **more):
+        row = {"instance": f"billing/{who}", "topic": "invoices", "partition": 0, "records": 3, "outcome": outcome}
+        row |= {"producer_id": 7, "producer_epoch": 0, "base_sequence": at, "asked_us": asked_us}
+        return row | {"base_offset": at if outcome == "ok" else None, "answered_us": asked_us + 1} | more
+
+    def logged(sequence, offset, **more):
+        row = {"topic": "invoices", "partition": 0, "producer_id": 7, "producer_epoch": 0}
+        return row | {"base_sequence": sequence, "base_offset": offset} | more
+
+    places = [f"invoices/0 offset {at}" for at in ("1,009", "1,010", "1,012", "1,013", "2,000")]
+    (seen,) = wire_of(
+        FOUND | {"places": [*places, "row 1,011"]},
+        produced=[
+            *(produced("a", 1010), produced("b", 1010, 30), produced("c", 1013), produced("d", 1009, partition=1)),
+            *(produced("e", 40, 40, "unknown"), produced("f", 40, 50, "unknown", producer_epoch=1)),
+            *(produced("g", 50, 40, "unknown"), produced("h", 60, 60, "unknown", producer_id=None)),
+        ],
+        log=[logged(40, 2000), logged(50, 2000, control="commit"), logged(60, 2000, producer_id=None)],
+    ).seen()
+    assert [(row["instance"].removeprefix("billing/"), row["written"]) for row in seen.writes] == [
+        *(("c", 1013), ("b", 1010), ("b", 1012)),
+        ("e", 2000),
+    ]
+
+
+def test_no_instance_ended_by_itself_after_the_run_began_to_stop_them(spark, tmp_path):
+    fake = FakeRun(tmp_path, SCENARIO)
+    own = {"app": "billing", "incarnation": 1, "detail": "{}"}
+    ends = {1: 49, 2: 50}
+    fake.ledger["apps"] = [
+        own | {"instance": n, "event": event, "at_us": at_us}
+        for n, ended_us in ends.items()
+        for event, at_us in (("started", 5), ("exited", ended_us))
+    ]
+    run = fake.write().run
+    write_wire(spark, run, whole())
+    marks = [("stop", "begin", 60), ("stop", "begin", 50), ("stop", "end", 20), ("load", "begin", 10)]
+    with run.events.open("a") as events:
+        events.writelines(
+            json.dumps({"at_us": at_us, "kind": "stage", "stage": stage, "state": state}) + "\n"
+            for stage, state, at_us in marks
+        )
+    lives = Wire(spark, run, [FOUND], ["invoices"], ["billing"]).facts().lives
+    assert {name: life.end_us for name, (life,) in lives.items()} == {"billing/1": 49, "billing/2": None}
 
 
 @pytest.mark.parametrize("api", [0, 1])
