@@ -305,7 +305,7 @@ class Wire:
         """Return the last attempt of the write of each effect in a topic; None if there is no such effect."""
         places = []
         for i, row in enumerate(self._findings):
-            for number, where in enumerate(row["places"] or ()):
+            for number, where in enumerate(row["places"]):
                 if match := _WRITTEN.fullmatch(where):
                     places.append((i, number, match[1], int(match[2]), int(match[3].replace(",", ""))))
         if not places:
