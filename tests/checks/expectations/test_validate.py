@@ -152,6 +152,11 @@ def test_the_project_on_disk_reads_as_the_contract_and_runs_again(fake, validate
     assert [(r.expectation_config.kwargs["check"], r.result["observed_value"]) for r in failed] == [("lost_write", 3)]
 
 
+def test_the_index_lists_nothing_where_everything_applies(tmp_path):
+    assert validate._index(tmp_path, {}).endswith("<ul></ul></body></html>")
+    assert "1 not applicable" in validate._index(tmp_path, {"a rule": "no row"})
+
+
 def test_validating_twice_replaces_the_project(fake, validated):
     run = fake()
     validated(run)
