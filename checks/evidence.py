@@ -18,7 +18,7 @@ from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run, json_object
-from chaos.run.events import DRIVING, read_events, stages_broken_off
+from chaos.run.events import DRIVING, OVERDUE, read_events, stages_broken_off
 from chaos.run.result import FaultOutcome
 from chaos.scenario.resolve import Resolved
 
@@ -68,7 +68,9 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     """
     columns = ["fault", "kind", "target", "phase", "evidence", "at_us"]
     found = ledger_rows(run, "faults", columns) or _unsealed_rows(run, "faults")
-    rows, ended = sorted(found, key=lambda r: r["at_us"]), bool(stages_broken_off(read_events(run), DRIVING))
+    events = list(read_events(run))
+    rows, ended = sorted(found, key=lambda r: r["at_us"]), bool(stages_broken_off(events, DRIVING))
+    overdue = {str(event["fault"]): str(event["words"]) for event in events if event.get("kind") == OVERDUE}
     longest: dict[tuple[str, str], int] = {}
     for row in audit_rows(run, "metrics"):
         if row["stat"] == "max" and row["value_us"] is not None:
@@ -85,6 +87,7 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
             trigger=fault.when.describe(),
             target=fault.aimed_at,
             drive_broke_off=ended,
+            overdue=overdue.get(fault.name, ""),
         )
         for row in rows:
             if row["fault"] == fault.name:

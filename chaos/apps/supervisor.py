@@ -442,6 +442,19 @@ class Applications:
             state = self._kafka.group(group)
         return state is not None and state.state == "Stable"
 
+    def at_work(self, app: str) -> int | None:
+        """Return how many members the group of an application has, if it is stable and each instance runs; else None.
+
+        None as well if the run sees neither: of an external application, without a group, or on another cluster.
+        """
+        found, group = self._apps[app], self.group_of(app)
+        down = any(not instance.alive or instance.paused for instance in self.of(app))
+        if found.external or not found.uses_primary or group is None or down:
+            return None
+        with self._asking:
+            state = self._kafka.group(group)
+        return len(state.members) if state is not None and state.state == "Stable" else None
+
     def of(self, app: str) -> list[Instance]:
         """Return the instances of an application that are supervised, by number."""
         return sorted((i for i in self._instances.values() if i.app.name == app), key=lambda i: i.number)

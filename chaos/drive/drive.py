@@ -21,6 +21,7 @@ from chaos.cluster.api import Cluster
 from chaos.drive import beside
 from chaos.drive.drain import Drain
 from chaos.drive.moments import Moments, Recoveries
+from chaos.drive.overdue import Overdue
 from chaos.effects.before import READY, warnings
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError, UsageError, WaitTimeout
@@ -38,7 +39,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.processes.ports import free_ports
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS, UNSEEN, EventLog
+from chaos.run.events import MOMENTS, OVERDUE, UNSEEN, EventLog
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -48,6 +49,7 @@ from chaos.setup.clients import assignors_of
 from chaos.setup.effects import Effect
 from chaos.setup.model import Setup
 from chaos.setup.names import PRIMARY
+from chaos.setup.triggers import PHASES, Phase
 from chaos.wait import wait_until
 
 
@@ -178,7 +180,7 @@ class Drive:
                 self._started = time.monotonic()
                 fleet.start_producers()
             with self._events.stage("load"):
-                self._load(fleet, faults, observer)
+                self._load(kafka, fleet, faults, observer)
             with self._events.stage("heal"):
                 self._heal(kafka, fleet, faults, observer)
             with self._events.stage("drain"):
@@ -301,12 +303,14 @@ class Drive:
             stack.callback(fault.finish, HEAL_TIMEOUT_S)
         return faults
 
-    def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
+    def _load(self, kafka: Kafka, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
         specs = list(self._scenario.faults)
         moments, recoveries = Moments(self._proxy, specs), Recoveries(self._proxy, self._apps, specs)
+        overdue = Overdue(self._scenario, self._proxy, self._apps, kafka, observer.partitions)
         with moments.armed():
-            self._take_steps(fleet, faults, observer, moments, recoveries)
+            overdue.begin()
+            self._take_steps(fleet, faults, observer, moments, recoveries, overdue)
         if self._scenario.apps and self._proxy:
             self._events.emit(MOMENTS, by_instance=moments.counted())
 
@@ -317,8 +321,9 @@ class Drive:
         observer: Observer,
         moments: Moments,
         recoveries: Recoveries,
+        overdue: Overdue,
     ) -> None:
-        waiting = steps(self._scenario.faults)
+        waiting, gone = steps(self._scenario.faults), set[tuple[str, Phase]]()
         total = len(waiting)
         deadline = self._started + self._limits.drive
         while True:
@@ -333,7 +338,12 @@ class Drive:
                 fault = faults[step.fault]
                 fault.world = replace(fault.world, moment=came.get(step.fault))
                 _fire(step, faults)
-            for step in unreachable(waiting, {phase for fault in faults.values() for phase in fault.lost}):
+            for step, why in overdue.look(waiting, faults, fleet.minimum_sent(), fleet.producers_done()):
+                waiting.remove(step)
+                gone |= {(step.fault, phase) for phase in PHASES}
+                self._events.emit(OVERDUE, fault=step.fault, words=why)
+                self._events.problem(why)
+            for step in unreachable(waiting, gone.union(*(fault.lost for fault in faults.values()))):
                 waiting.remove(step)
                 self._events.problem(f"{step.describe()}: left out, because its trigger can no longer occur")
             self._report(progress)

@@ -312,6 +312,14 @@ class Roster:
         """Return whether every producer sent all its records and has an answer or a time-out for each."""
         return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in self._producer_states())
 
+    def minimum_sent(self) -> bool:
+        """Return whether every producer sent all its records. One that outlasts the faults sends more."""
+        return all(
+            state.progress().get("done", False) or (p.outlast_faults and state.count("sent") >= p.records)
+            for p in self._scenario.producers
+            for state in map(self.state, self.present(p.name))
+        )
+
     def _producer_states(self) -> list[ClientState]:
         return [self.state(c) for p in self._scenario.producers for c in self.present(p.name)]
 

@@ -2,10 +2,11 @@
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
 acked, delivered by entry, rates per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem`
-(words: why a drive without an anomaly proves nothing), `undrained` (readers that made progress when the
-drain ended, limit), `unsettled` (effects that may change after the end of their wait; for each, how long it had not
-changed, and for how long it must not; limit), `unseen` (words: an instance of an application that the relay does not
-see), `work` (stage, done, total: Spark tasks; passed to the listener only), `verdict` (verdict, sentence, report).
+(words: why a drive without an anomaly proves nothing), `undrained` (readers that made progress when the drain ended,
+limit), `unsettled` (effects that may change after the end of their wait; for each, how long it had not changed, and
+for how long it must not; limit), `unseen` (words: an instance of an application that the relay does not see),
+`overdue` (fault, words: why its moment is not waited for any more), `work` (stage, done, total: Spark tasks; passed to
+the listener only), `verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ StageState = Literal["begin", "end", "failed"]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED, UNSETTLED, UNSEEN = "undrained", "unsettled", "unseen"
+OVERDUE = "overdue"
+"""The event of a fault whose moment on the wire is not waited for any more."""
 MOMENTS = "moments"
 """The event with the moments of each instance on the wire: the step before it, the moment, how often it came."""
 CHECKING = ("readback", "audit", "validate")

@@ -181,6 +181,11 @@ class Limits(Strict):
         "its session time-out",
     )
     clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
+    moment: Duration = Field(
+        20.0,
+        description="for a moment on the wire, when nothing else is awaited and applications have worked off what was "
+        "sent; where the brokers do not show that, limits.drive",
+    )
 
 
 class Capture(Strict):

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -223,6 +224,36 @@ def test_a_paused_instance_is_suspended_goes_on_and_ends_when_asked(started):
         assert not one.apps.instance("billing/1").suspended()
         one.apps.pause("billing/1")
         assert one.apps.stop_all() == []
+
+
+class Groups:
+    state, members = "Stable", 2
+
+    def group(self, name):
+        return SimpleNamespace(state=self.state, members=[name] * self.members) if self.state else None
+
+
+def test_an_application_is_at_work_while_each_instance_runs_and_its_group_is_stable(started):
+    with started(instances=2, group="billing", reads=["orders"]) as one:
+        one.apps._kafka = groups = Groups()
+        one.apps.start()
+        assert one.apps.at_work("billing") == 2
+        for groups.state in ("PreparingRebalance", ""):
+            assert one.apps.at_work("billing") is None
+        groups.state = "Stable"
+        one.apps.pause("billing/2")
+        assert one.apps.at_work("billing") is None
+        one.apps.resume("billing/2")
+        assert one.apps.at_work("billing") == 2
+        one.apps.kill("billing/1", hold=True)
+        assert one.apps.at_work("billing") is None
+
+
+def test_whether_an_application_without_a_group_is_at_work_is_not_known(started):
+    with started() as one:
+        one.apps._kafka = Groups()
+        one.apps.start()
+        assert one.apps.at_work("billing") is None
 
 
 def test_more_instances_have_the_next_numbers(started):

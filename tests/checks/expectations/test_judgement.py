@@ -10,7 +10,7 @@ import pytest
 
 from chaos.anomalies import ANOMALIES
 from chaos.ledger.schemas import TABLES
-from chaos.run.events import UNDRAINED, UNSETTLED, EventLog
+from chaos.run.events import OVERDUE, UNDRAINED, UNSETTLED, EventLog
 from chaos.run.result import Expectation
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, nothing_to_examine
 from checks.expectations import bounds, conditions
@@ -983,6 +983,16 @@ def test_a_fault_that_waits_for_acknowledgements_names_the_sends_without_one(fak
         "did not come: 3 of 10 records sent were acknowledged; mend the sends, or set it earlier or raise limits.drive"
     )
     assert found["something_happened", "acked", ""].verdict == "pass"
+
+
+def test_a_fault_whose_moment_was_not_waited_for_any_more_says_so(fake):
+    run = fake()
+    run.ledger["faults"] = []
+    for fault in ("other", "kill"):
+        EventLog(run.run).emit(OVERDUE, fault=fault, words=f"the moment of {fault} never came")
+    found = judged(run)[PROOF]
+    assert found.verdict == "inconclusive"
+    assert found.why.endswith("injected: the moment of kill never came; set it earlier or raise limits.moment")
 
 
 def test_a_reader_without_records_gives_its_last_error(fake):
