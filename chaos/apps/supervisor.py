@@ -486,6 +486,14 @@ class Applications:
             self.kill(name, hold)
         return in_time
 
+    def end(self, name: str) -> bool:
+        """Keep an instance down: ask it to end if it runs; return whether it ended in time."""
+        instance = self.instance(name)
+        if instance.alive:
+            return self.stop(name, True)
+        self._ask(instance, "stop", True)  # it may wait for its restart
+        return True
+
     def _end(self, name: str, why: str, hold: bool, act: Callable[[Instance], object]) -> None:
         instance = self._running(name)
         self._ask(instance, why, hold)

@@ -276,8 +276,8 @@ class Mixer:
             if any(meet(fault, cause) for fault in faults):
                 return None
             faults = [cause, *faults]
-        if meet(raw, cause) and raw["target"] != {"app": moment.app}:  # that instance may be the one that left
-            return None
+        if meet(raw, cause) and (raw["target"] != {"app": moment.app} or moment.side == "response"):
+            return None  # that instance may be the one that left, and an answer may come to one that has ended
         if moment.api in MEMBERSHIP:
             wire.pop("after")
         return faults, {"wire": wire}

@@ -22,6 +22,7 @@ from chaos.campaign.mechanisms import of_run, showing
 from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment, leave, source_of
 from chaos.campaign.score import tally
 from chaos.campaign.subject import Raw
+from chaos.faults.apps import NOTHING_TO
 from chaos.run.campaign import Part, TrialRun
 from chaos.run.exploration import BLOWS, Blow, ExploreResult, Filed, Window, has_blow
 from chaos.run.result import Verdict
@@ -142,7 +143,8 @@ def state_of(runs: Sequence[TrialRun]) -> str:
         return "broken"
     if any(run.verdict == "pass" for run in runs):
         return "held"
-    return "not reached" if "never injected" in runs[0].sentence else "undecided"
+    unreached = "never injected" in runs[0].sentence or NOTHING_TO in runs[0].sentence
+    return "not reached" if unreached else "undecided"
 
 
 def _nothing(parts: Sequence[Part]) -> tuple[Verdict, str]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from chaos.relay.rules import Rule
     from chaos.setup.apps import App
 
+NOTHING_TO = "there was nothing to"
+"""How the error of a fault begins whose instance does not run."""
+LOOK_S = 0.05
 FOREVER_S = 1e9
 """A delay that only the heal ends."""
 
@@ -94,6 +97,43 @@ class AppFault(Fault[S]):
         return f"{self.resolved} started again" if again else NOTHING_TO_HEAL
 
 
+class ProcessFault(AppFault[S]):
+    """A fault of the process of one instance, which has to run.
+
+    An instance that comes back within `limits.clients`, by its supervisor or by the heal of another fault, is hit then.
+    A moment on the wire is over by then, so there is nothing to do to an instance that has ended.
+    """
+
+    verb: ClassVar[str]
+    _late_s: float = 0.0
+
+    def _aim(self, world: World) -> None:
+        if self.spec.when.wire is None:
+            self._late_s = self._wait_back(world)
+        super()._aim(world)
+        if not self._instance(world).alive:
+            when = f" when {wire.describe()} was on the wire" if (wire := self.spec.when.wire) else ""
+            raise FaultError(f"{NOTHING_TO} {self.verb}: {self.resolved} did not run{when}")
+
+    def _wait_back(self, world: World) -> float:
+        """Wait until an instance of the target runs, unless none comes back. Return how long it took, in s."""
+        value, began = str(self.spec.target.selector[1]), time.monotonic()
+        apps, limit_s = self._apps(world), world.scenario.limits.clients
+        others = [f for f in world.scenario.faults if isinstance(f, AppFaultSpec) and f.name != self.spec.name]
+        healed = any(f.heal for f in others if f.app_name == self.spec.app_name)
+        found = [apps.instance(value)] if "/" in value else apps.of(value)
+        while not any(instance.alive for instance in found):
+            if time.monotonic() - began > limit_s or not (healed or any(instance.wanted for instance in found)):
+                break
+            time.sleep(LOOK_S)
+        return time.monotonic() - began
+
+    @property
+    def _late(self) -> str:
+        """That the fault came later than its time, as the end of a sentence; empty if it did not."""
+        return f" once it ran again, {self._late_s:.1f} s later" if self._late_s > LOOK_S / 2 else ""
+
+
 class AppEndSpec(AppFaultSpec):
     """The end of an instance."""
 
@@ -111,7 +151,7 @@ class AppEndSpec(AppFaultSpec):
 E = TypeVar("E", bound=AppEndSpec)
 
 
-class AppEnd(AppFault[E]):
+class AppEnd(ProcessFault[E]):
     """The end of an instance, which comes back unless it ends for good."""
 
     @property
@@ -132,6 +172,8 @@ class AppKillSpec(AppEndSpec):
 class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):
     """An instance that is killed. Proof: its process ended with SIGKILL."""
 
+    verb = "kill"
+
     _incarnation: int
 
     def _inject(self, world: World) -> str:
@@ -140,7 +182,7 @@ class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):
         self.evidence = {"pid": instance.pid}
         self.begun = True
         self._apps(world).kill(self.resolved, self._held)
-        return f"killed {self.resolved}"
+        return f"killed {self.resolved}{self._late}"
 
     def _effect(self, world: World) -> str | None:
         instance = self._instance(world)
@@ -157,6 +199,8 @@ class AppStopSpec(AppEndSpec):
 class AppStop(AppEnd[AppStopSpec], spec=AppStopSpec):
     """An instance that is asked to end. Proof: its process ended, by itself or after its grace."""
 
+    verb = "stop"
+
     _incarnation: int
     _in_time: bool
     _took_s: float
@@ -168,7 +212,7 @@ class AppStop(AppEnd[AppStopSpec], spec=AppStopSpec):
         self._in_time = self._apps(world).stop(self.resolved, self._held)
         self._took_s = time.monotonic() - began
         self.evidence = {"in_time": self._in_time, "seconds": round(self._took_s, 3)}
-        return f"sent {instance.app.stop.signal} to {self.resolved}"
+        return f"sent {instance.app.stop.signal} to {self.resolved}{self._late}"
 
     def _effect(self, world: World) -> str | None:
         instance = self._instance(world)
@@ -189,13 +233,15 @@ class AppPauseSpec(AppFaultSpec):
     kind: Literal["app.pause"]
 
 
-class AppPause(AppFault[AppPauseSpec], spec=AppPauseSpec):
+class AppPause(ProcessFault[AppPauseSpec], spec=AppPauseSpec):
     """An instance that is suspended. Proof: the system shows its process as stopped."""
+
+    verb = "pause"
 
     def _inject(self, world: World) -> str:
         self.begun = True
         self._apps(world).pause(self.resolved)
-        return f"paused {self.resolved}"
+        return f"paused {self.resolved}{self._late}"
 
     def _effect(self, world: World) -> str | None:
         instance = self._instance(world)
@@ -232,7 +278,7 @@ class AppRestart(AppFault[AppRestartSpec], spec=AppRestartSpec):
         for number, instance in enumerate(running):
             if number:
                 time.sleep(self.spec.between)
-            if not apps.stop(instance.name, True):
+            if not apps.end(instance.name):
                 self._killed.append(instance.name)
             apps.up(instance.name, world.scenario.limits.clients)
             apps.wait_ready(self.resolved)
@@ -282,7 +328,7 @@ class AppScale(AppFault[AppScaleSpec], spec=AppScaleSpec):
         self._added = []
         self.begun = True
         for name in self._before[self.spec.to :]:
-            apps.stop(name, True)
+            apps.end(name)
         while len(self._before) + len(self._added) < self.spec.to:
             self._added.append(apps.add(self.resolved).name)
         return f"changed {self.resolved} from {len(self._before)} to {self.spec.to} instances"
@@ -296,8 +342,7 @@ class AppScale(AppFault[AppScaleSpec], spec=AppScaleSpec):
         if not self._before and self.spec.heal is None:
             return f"{self.resolved} keeps its {len(self._added)} instances"
         for name in self._added:
-            if apps.instance(name).alive:
-                apps.stop(name, True)
+            apps.end(name)
         for name in self._before:
             apps.up(name, world.scenario.limits.clients)
         return f"{self.resolved} has {len(self._before)} instances again"

@@ -406,6 +406,9 @@ class Apps(Protocol):
     def stop(self, name: str, hold: bool) -> bool:
         """Ask an instance to end, and kill it after its grace; return whether it ended in time."""
 
+    def end(self, name: str) -> bool:
+        """Keep an instance down: ask it to end if it runs; return whether it ended in time."""
+
     def up(self, name: str, timeout_s: float) -> bool:
         """Let an instance run again, and wait for its process; return whether it was down."""
 

@@ -262,6 +262,16 @@ def test_a_moment_that_was_rare_is_not_drawn_and_one_of_a_rebalance_comes_after_
     assert only_rare.phases == ["start", "load", "overlap", "later"]
 
 
+def test_no_instance_is_drawn_at_an_answer_that_may_come_after_it_has_left(subject):
+    sides = [Moment("billing", f"LeaveGroup {side}", "OffsetCommit response", 4) for side in ("request", "response")]
+    mixer, _ = drawn(subject, sides, 0)
+    mixer.pairs = [pair for pair in mixer.pairs if pair[0] in ("app.kill", "app.stop", "app.pause", "app.slow")]
+    own = [f for n in range(60) for f in mixer.draw(Random(n), {}).faults if "wire" in f["when"]]
+    drawn_at = {(f["target"]["app"], f["when"]["wire"]["side"]) for f in own}
+    assert ("billing", "request") in drawn_at and ("billing/2", "response") in drawn_at
+    assert ("billing", "response") not in drawn_at and not any(app == "billing/1" for app, _ in drawn_at)
+
+
 def test_what_needs_a_state_or_records_that_are_not_there_is_not_drawn(many):
     mixer = many[0]
     cells = Mixer(mixer.subject, mixer.moments, mixer.with_faults, lambda _: True).cells()

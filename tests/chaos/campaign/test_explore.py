@@ -206,6 +206,16 @@ def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broke
             [run("x", "inconclusive", sentence="fault crash was never injected: its trigger did not come")],
             "not reached",
         ),
+        (
+            [
+                run(
+                    "x",
+                    "inconclusive",
+                    sentence="injection failed: there was nothing to kill: b/1 did not run",
+                )
+            ],
+            "not reached",
+        ),
         ([run("x", "inconclusive", sentence="the brokers are gone")], "undecided"),
     ],
 )

@@ -2,6 +2,8 @@
 
 import random
 import sys
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,10 +11,12 @@ import pytest
 from chaos.errors import FaultError, ScenarioError
 from chaos.faults import FAULTS
 from chaos.faults.base import World
+from chaos.relay.control import Hits
 from chaos.relay.rules import Frames, Rule
 from chaos.scenario.load import parse
+from chaos.setup.triggers import Trigger
 from tests.chaos.faults.test_wire import Proxy
-from tests.support.apps import DEAF, Started, eventually
+from tests.support.apps import DEAF, TIMEOUT_S, Started, eventually
 
 NOW = {"at": "1s"}
 
@@ -139,6 +143,73 @@ def test_a_fault_of_an_instance_that_is_gone_says_so(broken):
     with pytest.raises(FaultError, match="no instance of billing runs"):
         fault.inject(world)
     assert fault.heal(world) == "nothing to heal"
+
+
+KINDS = [("app.kill", "kill"), ("app.stop", "stop"), ("app.pause", "pause")]
+
+
+@pytest.mark.parametrize(("kind", "target"), [*((kind, "billing/1") for kind, _ in KINDS), ("app.stop", "billing")])
+def test_an_instance_that_its_supervisor_starts_again_is_hit_then(broken, kind, target):
+    fault, world, one = broken({"kind": kind, "target": {"app": target}}, restart={"delay": "1s"})
+    one.apps.kill("billing/1", hold=False)
+    assert not one.apps.instance("billing/1").alive
+    assert "billing/1 once it ran again, " in fault.inject(world)
+    assert proof(fault, world)
+    assert one.apps.instance("billing/1").incarnation >= 2
+
+
+@pytest.mark.parametrize(("kind", "verb"), KINDS)
+def test_there_is_nothing_to_do_to_an_instance_that_stays_down(broken, kind, verb):
+    fault, world, one = broken({"kind": kind})
+    one.apps.kill("billing/1", hold=True)
+    with pytest.raises(FaultError, match=f"there was nothing to {verb}: billing/1 did not run$"):
+        fault.inject(world)
+    assert fault.heal(world) == "nothing to heal"
+
+
+def test_an_instance_is_hit_after_the_heal_of_the_fault_that_keeps_it_down(broken):
+    fault, world, _ = broken({"kind": "app.stop"})
+    other = {"name": "first", "kind": "app.kill", "target": {"app": "billing/1"}, "when": NOW, "heal": {"after": "1s"}}
+    first = FAULTS["app.kill"](FAULTS["app.kill"].specification(**other))
+    world = replace(world, scenario=world.scenario.model_copy(update={"faults": [first.spec, fault.spec]}))
+    first.inject(world)
+    injecting = threading.Thread(target=fault.inject, args=(world,))
+    injecting.start()
+    assert first.heal(world) == "billing/1 started again"
+    injecting.join(TIMEOUT_S)
+    assert proof(fault, world)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_the_moment_of_an_instance_that_has_ended_is_over(broken, hold):
+    wire = {"wire": {"app": "billing", "api": "LeaveGroup", "side": "response"}}
+    fault, world, one = broken({"kind": "app.stop", "target": {"app": "billing"}}, restart={"delay": "1s"})
+    fault.spec = fault.spec.model_copy(update={"when": Trigger(**wire)})
+    one.apps.kill("billing/1", hold)
+    with pytest.raises(FaultError, match="nothing to stop: billing/1 did not run when LeaveGroup response 1 of"):
+        fault.inject(replace(world, moment=Hits(1, 0, 0, "billing/1", 1)))
+
+
+def test_a_rolling_restart_starts_an_instance_that_waits_for_its_restart(broken):
+    fault, world, one = broken(
+        {"kind": "app.restart", "target": {"app": "billing"}, "between": "50ms"},
+        instances=2,
+        restart={"delay": "400ms"},
+    )
+    one.apps.kill("billing/1", hold=False)
+    fault.inject(world)
+    assert proof(fault, world) == "all 2 instances of billing run in a later incarnation"
+    assert [i.incarnation for i in one.apps.of("billing")] == [2, 2]
+
+
+def test_a_scaled_application_keeps_an_instance_down_that_waits_for_its_restart(broken):
+    scale = {"kind": "app.scale", "target": {"app": "billing"}, "to": 1}
+    fault, world, one = broken(scale, instances=2, restart={"delay": "5s"})
+    one.apps.kill("billing/2", hold=False)
+    assert fault.inject(world) == "changed billing from 2 to 1 instances"
+    assert proof(fault, world) == "1 instances of billing run"
+    assert not one.apps.instance("billing/2").wanted
+    assert fault.heal(world) == "billing has 2 instances again"
 
 
 WIRED = """
