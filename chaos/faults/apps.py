@@ -163,7 +163,10 @@ class AppEnd(ProcessFault[E]):
 
 
 class AppKillSpec(AppEndSpec):
-    """SIGKILL an instance of an application; its supervisor starts it again, or the heal if the scenario has one."""
+    """SIGKILL an instance of an application; its supervisor starts it again, or the heal if the scenario has one.
+
+    An instance that is down is hit when it is back.
+    """
 
     ends_at_once = True
     kind: Literal["app.kill"]
@@ -191,7 +194,10 @@ class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):
 
 
 class AppStopSpec(AppEndSpec):
-    """Ask an instance of an application to end, and kill it after its grace; started and healed as after app.kill."""
+    """Ask an instance of an application to end, and kill it after its grace; started and healed as after app.kill.
+
+    An instance that is down is hit when it is back.
+    """
 
     kind: Literal["app.stop"]
 
@@ -228,7 +234,10 @@ class AppStop(AppEnd[AppStopSpec], spec=AppStopSpec):
 
 
 class AppPauseSpec(AppFaultSpec):
-    """SIGSTOP an instance of an application, as a long garbage collection or a frozen machine; healed by SIGCONT."""
+    """SIGSTOP an instance of an application, as a long garbage collection or a frozen machine; healed by SIGCONT.
+
+    An instance that is down is hit when it is back.
+    """
 
     kind: Literal["app.pause"]
 
