@@ -1,14 +1,19 @@
 """Moments that do not come any more: when a run stops waiting for one, and when it goes on."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 
+from chaos.drive.drive import Drive
 from chaos.drive.overdue import LOOK_S, Overdue, Seen, only_moments
 from chaos.fleet.roster import Roster
 from chaos.kafka.partition import TopicPartition
+from chaos.run.directory import Run
+from chaos.run.events import EventLog, read_events
 from chaos.scenario.load import parse
-from chaos.scenario.timeline import steps
+from chaos.scenario.resolve import resolve
+from chaos.scenario.timeline import Progress, steps
 
 SCENARIO = """
 title: t
@@ -256,3 +261,30 @@ def test_enough_is_sent_when_a_producer_has_sent_its_records(monkeypatch, outlas
     monkeypatch.setattr(roster, "present", lambda entry: ["shop/1"])
     monkeypatch.setattr(roster, "state", lambda client: state)
     assert roster.minimum_sent() == enough
+
+
+def test_the_load_ends_without_the_overdue_fault_and_what_waits_for_it(tmp_path, monkeypatch):
+    world, run = World(NEXT), Run.create(tmp_path, "r")
+    resolved = resolve(world.scenario, run_id="r", name="mine", created_us=1, seed=1, overrides=[])
+    drive = Drive(run, resolved, None, EventLog(run), lambda: None)
+    progress = Progress(1.0, {}, {})
+    monkeypatch.setattr(drive, "_progress", lambda fleet, faults: progress)
+    monkeypatch.setattr(drive, "_check_infrastructure", lambda fleet: None)
+    drive._started = time.monotonic()
+    for fault in world.faults.values():
+        fault.lost = set()
+    ended = []
+    fleet = SimpleNamespace(
+        minimum_sent=lambda: True, producers_done=lambda: bool(ended), end_outlasting=lambda: ended.append(True)
+    )
+    moments = SimpleNamespace(came=dict, release=lambda faults: None)
+    overdue = SimpleNamespace(look=lambda waiting, *_: [(step, "it never came") for step in waiting[:1]])
+    observer, recoveries = SimpleNamespace(broken=None), SimpleNamespace(working=lambda progress: set())
+    drive._take_steps(fleet, world.faults, observer, moments, recoveries, overdue)
+    assert ended
+    said = [(event["kind"], event.get("fault"), event["words"]) for event in read_events(run) if "words" in event]
+    assert said == [
+        ("overdue", "crash", "it never came"),
+        ("problem", None, "it never came"),
+        ("problem", None, f"{world.waiting[1].describe()}: left out, because its trigger can no longer occur"),
+    ]
