@@ -169,10 +169,10 @@ class Overdue:
 
     def _sentence(self, step: Step, wire: WireMoment, now: float) -> str:
         seen, limit = self._seen[step.fault], format_duration(self.scenario.limits.moment)
-        came = f"came {seen.count} time{'' if seen.count == 1 else 's'} only" if seen.count else "never came"
+        came = f"it came {seen.count} time{'' if seen.count == 1 else 's'} only" if seen.count else "it never came"
         return (
             f"{wire.describe()} is not waited for any more, {now - seen.at:.0f} s after "
-            f"{'the last such moment' if seen.count else 'the load began'}: {wire.api} {wire.side} {came}, and "
+            f"{'the last such moment' if seen.count else 'the load began'}: {came}, and "
             f"{wire.app.partition('/')[0]} worked off all records that were sent, {ROUNDS} times over "
             f"(limits.moment: {limit})"
         )
