@@ -30,6 +30,7 @@ from chaos.run.result import Expectation, Result
 from chaos.run.tap import tapped
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
+from chaos.setup.names import PRIMARY
 from checks.spark.master import refusal
 from checks.verdict.decision import collect
 
@@ -68,6 +69,8 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
             read_commit_log(run, resolved.audited(), bootstrap, security)
         started = spark or _session(run, master, listener)
         ranges = read_back(started, run, resolved.audited(), bootstrap, security)
+        for name in {topic.cluster for topic in resolved.scenario.topics} - {PRIMARY}:
+            read_back(started, run.beside(name), resolved.at(name), run.beside(name).bootstrap)
         _capture_log(run, resolved, bootstrap, security, ranges, listener)
         if resolved.scenario.effects:
             from checks.effects.read import read_effects

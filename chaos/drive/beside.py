@@ -17,6 +17,7 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive.found import as_found
+from chaos.drive.topics import create_topics
 from chaos.errors import ClusterError
 from chaos.faults.base import FaultSpec, World
 from chaos.faults.targets import answer
@@ -69,6 +70,9 @@ def deploy(run: Run, scenario: Scenario, owner: ProcessId | None, deadline_s: fl
             )
         except ClusterError as e:
             raise ClusterError(f"cluster {name}: {e}") from None
+        kafka = Kafka(beside.bootstrap, topics=None)
+        create_topics(kafka, scenario.at(name).topics)
+        kafka.close()
 
 
 def addresses(run: Run, clusters: Iterable[str]) -> dict[str, str]:
@@ -105,8 +109,10 @@ class Others:
     def __enter__(self) -> Self:
         for client in self._clients.values():
             self._stack.callback(client.close)
-        for name, observer in self._observers.items():
+        written = {topic.cluster for topic in self._scenario.topics} | self._observers.keys()
+        for name in self._clusters.keys() & written:
             self._stack.callback(seal, self._run.beside(name).ledger)
+        for observer in self._observers.values():
             self._stack.enter_context(observer)
         return self
 

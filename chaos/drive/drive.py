@@ -163,7 +163,8 @@ class Drive:
             self._watched = self._resolved.with_databases(databases)
             watch = stack.enter_context(self._watch()) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            fleet = Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front, databases)
+            others = beside.addresses(self._run, self._scenario.clusters)
+            fleet = Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front, databases, others)
             stack.enter_context(fleet)
             kafka = self._connect()
             apps = self._apps = self._applications(stack, observer, watch.urls if watch else {}, ports)
@@ -252,7 +253,7 @@ class Drive:
         return Kafka(self._cluster.bootstrap, access=self._cluster.state.access(), topics=topics)
 
     def _observer(self) -> Observer:
-        topics = self._scenario.topics
+        topics = self._scenario.at(PRIMARY).topics
         partitions = [TopicPartition(t.name, p) for t in topics if not t.later for p in range(t.partitions)]
         shares = {entry.group: entry.topics for entry in self._scenario.shares}
         groups = sorted({*self._scenario.groups, *self._scenario.app_groups} - shares.keys())

@@ -26,6 +26,7 @@ from chaos.cluster.teardown import driver_of as driver_name
 from chaos.databases import database_url
 from chaos.drive import beside
 from chaos.drive.drive import Drive, placement_problems
+from chaos.drive.topics import create_topics
 from chaos.effects.before import warnings
 from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
 from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
@@ -39,7 +40,7 @@ from chaos.kafka.client import Kafka, has_share_groups
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.features import line_of, support
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import Access, ClusterSecurity, Security
+from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import Config, as_text
 from chaos.kafka.users import Right, rights
 from chaos.processes.ports import HOST
@@ -60,7 +61,6 @@ from chaos.setup.names import PRIMARY
 from chaos.setup.share import Share
 from chaos.wait import wait_until
 
-TOPICS_TIMEOUT_S = 30.0
 ANSWER_S = 10.0
 AUDIT_MARGIN_S = 1800.0
 """Time for start, audit and report, which is added to the limits of the scenario for the deadline of a run."""
@@ -185,7 +185,10 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 able(cluster, ChangeRelease).prepare_release(release, events.note)
             access = cluster.state.access()
             with events.stage("topics"):
-                _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
+                topics = [topic for topic in scenario.at(PRIMARY).topics if not topic.later]
+                kafka = Kafka(cluster.bootstrap, access=access, topics=[topic.name for topic in topics])
+                create_topics(kafka, topics)
+                kafka.close()
             if scenario.attached:
                 scenario = ask_settings(run, resolved, cluster, events)
                 if beyond := [*limit_problems(scenario, scenario.expect)]:
@@ -377,25 +380,6 @@ def destroy(run: Run, events: EventLog) -> Run:
     with events.stage("destroy", "leaving the cluster, without the topics and groups of the run" if attached else ""):
         end_all(run.path)
     return run
-
-
-def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | None) -> None:
-    """Create the topics; wait until every broker lists them, and every partition has a leader and a full ISR.
-
-    Raises `ClusterError`.
-    """
-    kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
-    for t in topics:
-        config = {key: as_text(value) for key, value in t.config.items()}
-        admin.create_topic(kafka, t.name, t.partitions, t.replication_factor, config)
-    names = [t.name for t in topics]
-    partitions = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
-
-    def problems() -> list[str]:
-        return kafka.lacking(names) + kafka.unhealthy(partitions)
-
-    wait_until(lambda: not problems(), TOPICS_TIMEOUT_S, lambda: f"the topics are not ready: {'; '.join(problems())}")
-    kafka.close()
 
 
 RIGHTS_TIMEOUT_S = 30.0

@@ -49,10 +49,11 @@ class Fleet(Roster):
         security: Security | None = None,
         front: Callable[[str], str] | None = None,
         databases: Mapping[str, str] | None = None,
+        beside: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(resolved.scenario)
         self._run = run
-        self._specs = SpecBuilder(run, resolved, front or (lambda _: bootstrap), security, databases)
+        self._specs = SpecBuilder(run, resolved, front or (lambda _: bootstrap), security, databases, beside)
         self._owner = ProcessId.current()
         self._launcher = Launcher(run, self._owner, resolved.scenario.hides_payloads)
         self._launcher.prepare(resolved.scenario.client_libraries)

@@ -34,6 +34,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import steadily_refused
 from chaos.setup.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
+from chaos.setup.names import PRIMARY
 from chaos.setup.share import Share
 from chaos.setup.timestamps import formula
 from chaos.values.arrivals import Arrivals
@@ -52,7 +53,8 @@ STOP_SHARE = 0.6
 class SpecBuilder:
     """Builds the spec of each incarnation of each client of a run.
 
-    bootstrap: the addresses for a client. databases: URLs of applications of the run that are databases.
+    bootstrap: the addresses for a client of the first cluster. databases: URLs of applications of the run that are
+    databases. beside: the addresses of the other clusters by name.
     """
 
     def __init__(
@@ -62,8 +64,9 @@ class SpecBuilder:
         bootstrap: Callable[[str], str],
         security: Security | None = None,
         databases: Mapping[str, str] | None = None,
+        beside: Mapping[str, str] | None = None,
     ) -> None:
-        self._databases = databases or {}
+        self._databases, self._beside = databases or {}, beside or {}
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
         self._bootstrap, self._security = bootstrap, security
         self.folder = run.path / "clients"
@@ -102,13 +105,24 @@ class SpecBuilder:
                 **fields,
                 "run_id": self._run.run_id,
                 "run_token": run_token(self._run.run_id),
-                "ledger": self._run.ledger,
+                "ledger": self.ledger_of(entry),
                 "client": client,
                 "incarnation": incarnation,
-                "bootstrap": self._bootstrap(client),
-                "security": self._security,
+                "bootstrap": self._beside.get(self._cluster(entry)) or self._bootstrap(client),
+                "security": None if self._cluster(entry) in self._beside else self._security,
             }
         )
+
+    def _cluster(self, entry: Entry) -> str:
+        return self._scenario.cluster_of(entry) if isinstance(entry, Producer) else PRIMARY
+
+    def ledger_of(self, entry: Entry) -> Path:
+        """Return the ledger of a client.
+
+        A producer at another cluster has the ledger of that cluster, which no rule about records reads.
+        """
+        cluster = self._cluster(entry)
+        return (self._run if cluster == PRIMARY else self._run.beside(cluster)).ledger
 
     def _producer(self, entry: Producer, client: str, incarnation: int) -> dict[str, Any]:
         application = entry.partitioner if entry.partitioner in get_args(ApplicationPartitioner) else None
@@ -123,7 +137,7 @@ class SpecBuilder:
             "config": {**settings, **entry.config},
             "records": entry.most_records(self._scenario.limits.drive),
             "number_from": self._resolved.ids.of(client, 0, "number") if entry.value and entry.value.has_id else 0,
-            "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
+            "first_seq": first_seq(self.ledger_of(entry), client) if incarnation > 1 else 0,
             "rate": entry.rate if isinstance(entry.rate, float) else None,
             "arrivals": entry.rate if isinstance(entry.rate, Arrivals) else None,
             "hold": incarnation == 1,

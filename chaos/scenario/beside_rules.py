@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from chaos.faults.base import FaultSpec
 from chaos.kafka.security import ClusterSecurity
+from chaos.scenario.effect_rules import has_ids
 from chaos.setup.model import Setup, unknown
 from chaos.setup.names import PRIMARY
 from chaos.setup.placeholders import BOOTSTRAP, placeholders
@@ -40,6 +41,34 @@ def beside_problems(setup: Setup) -> Iterator[str]:
             yield f"{where}.cluster: an external application gets the address of the cluster {PRIMARY}; leave it out"
     for i, effect in enumerate(setup.effects):
         yield from unknown(f"effects[{i}].cluster", effect.cluster, "clusters", known)
+    yield from _topic_problems(setup, known)
+
+
+def _topic_problems(setup: Setup, known: list[str]) -> Iterator[str]:
+    """Yield what is wrong with topics of other clusters, and with who writes to them and reads them."""
+    others = {topic.name: topic.cluster for topic in setup.topics if topic.cluster != PRIMARY}
+    for i, topic in enumerate(setup.topics):
+        yield from unknown(f"topics[{i}].cluster", topic.cluster, "clusters", known)
+        if topic.later and topic.name in others:
+            yield f"topics[{i}].later: a topic of the cluster {topic.cluster} exists from the start; leave later out"
+    for i, producer in enumerate(setup.producers):
+        places = {others.get(name, PRIMARY) for name in producer.written}
+        if len(places) > 1:
+            yield f"producers[{i}].topics: are of several clusters ({', '.join(sorted(places))}); name those of one"
+        elif places != {PRIMARY} and places and not has_ids(producer):
+            yield (
+                f"producers[{i}].topic: only effects judge records of the cluster {places.pop()}, and they need ids; "
+                "give value.id"
+            )
+    for key in ("consumers", "processors", "apps"):
+        for i, entry in enumerate(getattr(setup, key)):
+            given = [*getattr(entry, "topics", ()), *getattr(entry, "reads", ()), getattr(entry, "to", None)]
+            for name in (name for name in given if name in others):
+                yield (
+                    f"{key}[{i}]: {name} is of the cluster {others[name]}, and clients that read, and groups that the "
+                    f"run looks at, are at the cluster {PRIMARY} only; an application with cluster: {others[name]} can "
+                    "read it"
+                )
 
 
 def elsewhere_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:

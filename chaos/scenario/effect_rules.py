@@ -13,7 +13,7 @@ from chaos.scenario.mistakes import Source
 from chaos.setup.clients import Producer
 from chaos.setup.effects import Avro, Effect, Format, Protobuf
 from chaos.setup.model import Setup, unknown
-from chaos.setup.names import is_called
+from chaos.setup.names import PRIMARY, is_called
 
 S = TypeVar("S", bound=Experiment)
 
@@ -119,7 +119,8 @@ def _bound_problems(where: str, effect: Effect, bound: EffectBound) -> Iterator[
 def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
     topics = {topic.name for topic in setup.topics}
     if effect.own_topic is not None:
-        yield from unknown(f"{where}.topic", effect.own_topic, "topics", topics)
+        own = {topic.name for topic in setup.topics if topic.cluster == PRIMARY}
+        yield from unknown(f"{where}.topic", effect.own_topic, "topics", own)
     if not (with_ids := topics_with_ids(setup)):
         return
     rows, of = {p.name for p in setup.producers if p.rows}, _named(setup, effect)

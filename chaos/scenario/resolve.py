@@ -76,6 +76,10 @@ class Resolved(BaseModel):
                     most += p.most_records(self.scenario.limits.drive)
         return Ids(run_token(self.run_id), self.created_us, first, most)
 
+    def at(self, cluster: str) -> Resolved:
+        """Return it as one of its clusters has it."""
+        return self.model_copy(update={"scenario": self.scenario.at(cluster)})
+
     def of_clients(self) -> Resolved:
         """Return it without the topics of applications: no record there has an identity of the ledger."""
         scenario = self.scenario.at(PRIMARY)

@@ -304,15 +304,16 @@ def _other_cluster_problems(setup: Setup) -> Iterator[str]:
 
 
 def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
-    brokers = setup.cluster.brokers
     created = {f.target.topic for f in faults if isinstance(f, CreateTopicSpec)}
     for i, topic in enumerate(setup.topics):
+        cluster = setup.clusters.get(topic.cluster, setup.cluster)
+        brokers = cluster.brokers
         if topic.replication_factor > brokers and not setup.attached:
             yield (
                 f"topics[{i}].replication_factor: {topic.replication_factor} replicas do not fit on {brokers} brokers; "
                 f"write replication_factor: {brokers}, or more brokers in cluster.brokers"
             )
-        min_isr = topic.config.get("min.insync.replicas", setup.cluster.config.get("min.insync.replicas", 1))
+        min_isr = topic.config.get("min.insync.replicas", cluster.config.get("min.insync.replicas", 1))
         if isinstance(min_isr, int) and min_isr > topic.replication_factor:
             yield (
                 f"topics[{i}]: min.insync.replicas {min_isr} is above replication_factor {topic.replication_factor}, "

@@ -154,6 +154,10 @@ class Topic(Strict):
     replication_factor: int = Field(3, ge=1)
     config: Config = Field({}, description="topic settings by their Kafka names")
     later: bool = Field(False, description="created by a fault topic.create, while clients run")
+    cluster: ClientName = Field(
+        PRIMARY,
+        description="the cluster that has it; of another one, producers with ids write to it, for effects",
+    )
 
 
 class Clients(Strict):
@@ -220,8 +224,8 @@ class Setup(Strict):
     cluster: Cluster = Cluster()
     clusters: dict[ClientName, Cluster] = Field(
         {},
-        description="clusters by name, such as {primary: {}, dr: {brokers: 3}}; `primary` is `cluster`, which topics "
-        "and clients belong to; applications, effects and faults name another one",
+        description="clusters by name, such as {primary: {}, dr: {brokers: 3}}; `primary` is `cluster`, to which "
+        "everything belongs that names no other one",
     )
     capture: Capture | None = Field(
         None, description="experimental: the wire ledger; if left out, only applications are captured, without records"
@@ -237,14 +241,22 @@ class Setup(Strict):
     _elsewhere: bool = PrivateAttr(default=False)
 
     def at(self, cluster: str) -> Self:
-        """Return the setup as one of its clusters has it. Topics, groups and clients belong to the first cluster."""
+        """Return the setup as one of its clusters has it. Another one than the first has topics and their producers."""
+        changes: dict[str, Any] = {
+            "topics": [topic for topic in self.topics if topic.cluster == cluster],
+            "producers": [producer for producer in self.producers if self.cluster_of(producer) == cluster],
+        }
         if cluster == PRIMARY:
-            return self
-        parts = ("topics", "producers", "consumers", "processors", "apps", "effects")
-        nothing: dict[str, Any] = {part: [] for part in parts}
-        found = self.model_copy(update={**nothing, "cluster": self.clusters[cluster], "clusters": {}})
+            is_all = all(len(found) == len(getattr(self, part)) for part, found in changes.items())
+            return self if is_all else self.model_copy(update=changes)
+        changes |= {part: [] for part in ("consumers", "processors", "apps", "effects")}
+        found = self.model_copy(update={**changes, "cluster": self.clusters[cluster], "clusters": {}})
         found._elsewhere = True
         return found
+
+    def cluster_of(self, producer: Producer) -> str:
+        """Return the cluster of the topics of a producer; the first cluster for a producer of rows."""
+        return next((topic.cluster for topic in self.topics if topic.name in producer.written), PRIMARY)
 
     @property
     def attached(self) -> bool:

@@ -15,6 +15,7 @@ from chaos.run.directory import Run
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
+from chaos.setup.names import PRIMARY
 from checks.effects.inputs import KEY, identified, inputs_of
 from checks.spark.master import is_local
 from checks.spark.remote import Mirror
@@ -43,13 +44,15 @@ class Tables:
     faults: dict[str, int]
     """When each fault came, in us."""
 
-    def table(self, name: str) -> DataFrame:
-        """Return a table of the ledger."""
+    def table(self, name: str, cluster: str = PRIMARY) -> DataFrame:
+        """Return a table of the ledger; of another cluster, what producers wrote there."""
         folder = "log" if name == "log" else f"{name}.parquet"
+        run = self.run if cluster == PRIMARY else self.run.beside(cluster)
         if isinstance(self.run, Mirror):
-            paths = self.run.parts(f"ledger/{folder}")
+            inside = run.ledger.relative_to(self.run.path)
+            paths = self.run.parts(f"{inside}/{folder}")
         else:
-            paths = [f"file:{path}" for path in sorted((self.run.ledger / folder).glob("*.parquet"))]
+            paths = [f"file:{path}" for path in sorted((run.ledger / folder).glob("*.parquet"))]
         return self.spark.read.schema(from_arrow_schema(_SCHEMAS[name])).parquet(*paths)
 
     def effects(self, effect: Effect) -> DataFrame:
@@ -79,16 +82,23 @@ class Tables:
     def values(self, effect: Effect, topic: str) -> DataFrame:
         """Return the values of the inputs of an effect that compares them, by producer and seq."""
         values = self.table("effect_inputs").where(F.col("effect") == effect.name)
-        log = self.table("log").where((F.col("run") == self.ids.run_token) & (F.col("topic") == topic))
+        log = self.table("log", self.cluster_of(topic)).where(
+            (F.col("run") == self.ids.run_token) & (F.col("topic") == topic)
+        )
         return log.select(*KEY, "partition", "offset", "committed").join(values, ["partition", "offset"])
 
     def of_rows(self, topic: str) -> bool:
         """Return whether inputs are rows, and `topic` is the name of their producer."""
         return any(p.rows for p in self.resolved.scenario.producers if topic in p.inputs)
 
+    def cluster_of(self, topic: str) -> str:
+        """Return the cluster of the inputs of a topic."""
+        return next((t.cluster for t in self.resolved.scenario.topics if t.name == topic), PRIMARY)
+
     def inputs(self, topic: str) -> DataFrame:
         """Return the inputs of a topic."""
         names = [p.name for p in producers_with_ids(self.resolved.scenario)]
         sent = "inserts" if self.of_rows(topic) else "sends"
-        sends, log, transactions = (self.table(name) for name in (sent, "log", "transactions"))
+        at = self.cluster_of(topic)
+        sends, log, transactions = (self.table(name, at) for name in (sent, "log", "transactions"))
         return inputs_of(sends, log, transactions, names, topic, self.ids.run_token)

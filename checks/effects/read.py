@@ -189,8 +189,9 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
     places = {PRIMARY: _Topics(bootstrap, security, ranges)}
     for name in resolved.scenario.clusters:
         address = run.beside(name).bootstrap
-        topics = sorted({e.topic for e in effects if e.cluster == name and e.topic is not None})
-        places[name] = _Topics(address, None, _existing(address, topics, None))
+        topics = {e.topic for e in effects if e.cluster == name and e.topic is not None}
+        topics |= {topic.name for topic in resolved.scenario.topics if topic.cluster == name}
+        places[name] = _Topics(address, None, _existing(address, sorted(topics), None))
     hidden = resolved.scenario.hides_payloads
     for effect in resolved.scenario.effects:
         try:
@@ -201,7 +202,8 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
             plan.weight += weight
             if effect.compares:
                 topic, form = input_topic(resolved.scenario, effect), input_format(resolved.scenario, effect)
-                plan.parts += places[PRIMARY].parts(effect, topic, form)
+                at = next((t.cluster for t in resolved.scenario.topics if t.name == topic), PRIMARY)
+                plan.parts += places[at].parts(effect, topic, form)
         except AftershockError as e:
             plan.errors.append(Outcome(effect.name, error=str(e)))
     plan.weight += sum(p.range.end - p.range.start for p in plan.parts if isinstance(p, TopicPart))

@@ -32,6 +32,25 @@ def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_tran
 
 
 @NIGHTLY
+def test_two_clusters_mirror_each_other_and_what_is_written_while_one_is_down_comes_back(tmp_path):
+    ended = chaos("run", "app-mirror-both-ways", "--json", "--seed", 7, "--runs-dir", tmp_path)
+    assert ended.code == 0, ended.result["sentence"]
+    for effect in ended.result["effects"]:
+        assert effect["inputs"] >= 2000
+        assert (effect["counts"]["missing"], effect["counts"]["wrong"]) == (0, 0)
+    assert left_running(tmp_path) == []
+
+
+@NIGHTLY
+@pytest.mark.parametrize(("variant", "lost"), [("retention", True), ("recreated", True), ("intact", False)])
+def test_what_the_source_lost_while_its_mirror_was_paused_is_named_although_the_mirror_goes_on(tmp_path, variant, lost):
+    ended = chaos("run", "app-mirror-gap", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (mirrored,) = ended.result["effects"]
+    assert (ended.code, mirrored["counts"]["missing"] > 100) == (0, lost), ended.result["sentence"]
+    assert left_running(tmp_path) == []
+
+
+@NIGHTLY
 def test_a_mirror_follows_a_topic_that_grows_while_its_own_cluster_fails(tmp_path):
     ended = chaos("run", "app-mirror-operations", "--json", "--seed", 7, "--runs-dir", tmp_path)
     (mirrored,) = ended.result["effects"]

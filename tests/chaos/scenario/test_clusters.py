@@ -4,8 +4,11 @@ import pytest
 
 from chaos.drive.beside import new_spec
 from chaos.errors import ScenarioError
+from chaos.fleet.specs import SpecBuilder
 from chaos.guarantees.contract import derive
+from chaos.run.directory import Run
 from chaos.scenario.load import parse
+from chaos.scenario.resolve import resolve
 
 TEXT = """title: t
 topics: [{name: orders, replication_factor: 1}]
@@ -165,6 +168,67 @@ def test_two_changes_of_one_setting_meet_only_in_one_cluster():
     assert len(changed("primary", "dr").faults) == 2
     with pytest.raises(ScenarioError, match="a and b both change"):
         changed("dr", "dr")
+
+
+MORE = "topics: [{name: orders, replication_factor: 1}, {name: returns, replication_factor: 2, cluster: dr%s}]"
+DESK = "{name: desk, topic: returns%s}"
+IDS = ", value: {template: 'r {id}'}"
+
+
+def both(topic="", producer=DESK % IDS, more=""):
+    text = TEXT.replace("topics: [{name: orders, replication_factor: 1}]", MORE % topic)
+    program = "cluster: dr, command: ['{python}', '{bootstrap.primary}', '{bootstrap}']"
+    text = text.replace("producers: [", f"producers: [{producer}, ") % (TWO, program, f"of: orders, {EFFECT}")
+    return parse(text + more, "m.yaml")
+
+
+def test_a_topic_of_another_cluster_and_its_producers_belong_there():
+    scenario = both()
+    first, other = scenario.at("primary"), scenario.at("dr")
+    names = [[entry.name for entry in part] for part in (first.topics, first.producers, other.topics, other.producers)]
+    assert names == [["orders"], ["shop"], ["returns"], ["desk"]]
+    assert (first.at("primary"), made().at("primary").topics) == (first, made().topics)
+    resolved = resolve(scenario, run_id="r", name="r", created_us=0, seed=1, overrides=[])
+    assert [p.name for p in resolved.audited().scenario.producers] == ["shop"]
+    assert len(resolved.at("dr").ids.first) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topic": ", later: true"}, "topics[1].later: a topic of the cluster dr exists from the start"),
+        (
+            {"topic": ", partitions: 1}, {name: b, replication_factor: 3, cluster: dr"},
+            "3 replicas do not fit on 2 brokers",
+        ),
+        ({"topic": "}, {name: b, replication_factor: 2, cluster: drr"}, "topics[2].cluster: 'drr' is not one of the"),
+        (
+            {"producer": DESK % ""},
+            "producers[0].topic: only effects judge records of the cluster dr, and they need ids",
+        ),
+        (
+            {"producer": f"{{name: desk, topics: [orders, returns]{IDS}}}"},
+            "producers[0].topics: are of several clusters (dr, primary); name those of one",
+        ),
+        (
+            {"more": "consumers: [{name: c, mode: subscribe, group: g, topics: [orders, returns]}]"},
+            "consumers[0]: returns is of the cluster dr, and clients that read",
+        ),
+    ],
+)
+def test_a_topic_of_another_cluster_that_nothing_can_judge_is_one_line(given, message):
+    with pytest.raises(ScenarioError) as e:
+        both(**given)
+    assert any(message in line for line in str(e.value).splitlines()), str(e.value)
+
+
+def test_a_producer_at_another_cluster_has_the_address_and_the_ledger_there(tmp_path):
+    run = Run.create(tmp_path, "r")
+    resolved = resolve(both(), run_id="r", name="r", created_us=0, seed=1, overrides=[])
+    specs = SpecBuilder(run, resolved, lambda client: f"{client}:9092", beside={"dr": "dr:1"})
+    built = [specs.build(entry, f"{entry.name}/1", 1, 0) for entry in resolved.scenario.producers]
+    assert [spec.bootstrap for spec in built] == ["dr:1", "shop/1:9092"]
+    assert [spec.ledger for spec in built] == [run.path / "clusters" / "dr" / "ledger", run.ledger]
 
 
 def test_an_application_that_ends_for_good_has_no_heal_and_is_left():

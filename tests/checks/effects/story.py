@@ -16,6 +16,7 @@ from chaos.effects.watch import SIGHTS
 from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG
 from chaos.ledger.seal import part_name
+from chaos.setup.names import PRIMARY
 from checks.effects.judge import judge_effects
 from checks.effects.tables import INPUTS, JUDGED
 from checks.evidence import audit_rows
@@ -107,6 +108,11 @@ class Story:
         lines = "".join(json.dumps(row) + "\n" for row in self.sights)
         if self.sights:
             (ledger / SIGHTS / "invoices.jsonl").write_text(lines)
+        if (cluster := self.resolved.scenario.cluster_of(self.resolved.scenario.producers[0])) != PRIMARY:
+            there = self.run.beside(cluster).ledger
+            there.mkdir(parents=True)
+            for name in ("sends.parquet", "transactions.parquet", "log"):
+                (ledger / name).rename(there / name)
 
     def judge(self, spark: Any) -> dict[str, Any]:
         """Return the numbers by kind: one, or a range as a pair; None if there is none. The times are left out."""

@@ -52,6 +52,20 @@ def test_an_acknowledged_input_without_an_effect_is_missing(spark, story):
     assert words(s, "missing") == [f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has no invoices"]
 
 
+AT_DR = SCENARIO.replace("orders, partitions: 2}}", "orders, partitions: 2, cluster: dr}}")
+ELSEWHERE = f"{AT_DR}clusters: {{{{dr: {{{{}}}}}}}}\n"
+
+
+def test_inputs_of_another_cluster_are_in_the_ledger_of_that_cluster(spark, story):
+    s = story(f"{TOPIC}, equals: $.amount, value: $.total", inputs=0, scenario=ELSEWHERE)
+    for seq in range(3):
+        s.input(seq, value=str(seq))
+    s.effect(0, value="0")
+    s.effect(2, value="7")
+    assert s.judge(spark) == CLEAN | {"missing": 1, "wrong": 1}
+    assert words(s, "missing") == [f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has no invoices"]
+
+
 ROWS = SCENARIO.replace("topic: orders,", "rows: {{file: x}},").replace(", value: {{", ", value: {{id_type: text, ")
 
 
