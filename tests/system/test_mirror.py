@@ -32,6 +32,16 @@ def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_tran
 
 
 @NIGHTLY
+@pytest.mark.parametrize("variant", ["enabled", "disabled"])
+def test_a_mirror_in_transactions_repeats_nothing_when_its_worker_is_killed(tmp_path, variant):
+    ended = chaos("run", "app-mirror-exactly-once", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (mirrored,) = ended.result["effects"]
+    assert (ended.code, mirrored["counts"]["missing"]) == (0, 0), ended.result["sentence"]
+    assert bool(mirrored["counts"]["duplicate"]) == (variant == "disabled")
+    assert left_running(tmp_path) == []
+
+
+@NIGHTLY
 def test_two_clusters_mirror_each_other_and_what_is_written_while_one_is_down_comes_back(tmp_path):
     ended = chaos("run", "app-mirror-both-ways", "--json", "--seed", 7, "--runs-dir", tmp_path)
     assert ended.code == 0, ended.result["sentence"]

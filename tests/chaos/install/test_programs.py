@@ -129,7 +129,7 @@ def pairs():
     for name, path in shipped().items():
         for variant in load(path).variants or ():
             scenario = load(path, variant=variant)
-            for app in scenario.apps:
+            for app in (a for a in scenario.apps if a.program or a.command):
                 program = Path(app.program or app.command[-1]).name
                 found.setdefault(name, []).append((program, scenario.expect.effects))
     return found
