@@ -116,8 +116,8 @@ class Inputs:
     @property
     def faults(self) -> list[Row]:
         """The rows of table `faults` about the cluster of the records."""
-        here = {fault.name for fault in self.scenario.faults}
-        return [row for row in self.tables["faults"] if row["fault"] in here]
+        elsewhere = {fault.name for fault in self.scenario.every_fault if fault.elsewhere}
+        return [row for row in self.tables["faults"] if row["fault"] not in elsewhere]
 
     @property
     def run_us(self) -> int:

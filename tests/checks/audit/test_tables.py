@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from chaos.scenario.load import parse
 from checks.audit import AUDIT_TABLES, audit, findings
 from checks.audit.findings import CAP
 from checks.audit.output.totals import _in_time
+from checks.audit.stage import Inputs
 from tests.checks.audit import stories
 from tests.checks.audit.story import RUN_ID, Story, make_run, read_audit, resolved_of
 
@@ -244,6 +246,19 @@ def test_an_outage_is_measured_per_partition(tables: Tables, by_name: dict[str, 
     stood_still = counts(tables, f"{fault}:an_outage").get("produce_unavailability_stopped", 0)
     assert stood_still == (gone["max"] >= 1_000 * MS), "not the partition that was back within half a second"
     assert metric(tables, "ack_latency", "an_outage")["max"] == 500 * MS
+
+
+def test_a_fault_of_another_cluster_is_none_of_the_audit_and_one_that_no_scenario_names_is() -> None:
+    text = (
+        "title: t\ntopics: [{name: orders, replication_factor: 1}]\nproducers: [{name: shop, topic: orders}]\n"
+        "clusters: {primary: {brokers: 1}, dr: {brokers: 1}}\nfaults:\n"
+        "- {name: here, kind: broker.stop, target: {broker: 1}, when: {acked: 1}}\n"
+        "- {name: there, cluster: dr, kind: broker.stop, target: {broker: 1}, when: {acked: 1}}\n"
+    )
+    scenario = parse(text, "t.yaml").at("primary")
+    rows = [{"fault": name} for name in ("here", "there", "before")]
+    inputs = Inputs(scenario, None, {"faults": rows}, {}, {}, {}, None, None, 0, 0)  # type: ignore[arg-type]
+    assert [row["fault"] for row in inputs.faults] == ["here", "before"]
 
 
 def test_a_rebalance_lasts_until_the_next_generation_has_its_partitions(tables: Tables) -> None:
