@@ -61,11 +61,11 @@ def _connector_lacks(connect: Connect, name: str, worker: Instance) -> Iterator[
             yield f"connector {name} has no task yet"
     for part, state in parts.items():
         if state["state"] != "RUNNING":
-            why = _cause(str(state.get("trace") or ""))
+            why = cause_of(str(state.get("trace") or ""))
             yield f"{part} is {state['state']}{why and f': {why}'}"
 
 
-def _cause(trace: str) -> str:
+def cause_of(trace: str) -> str:
     """Return the innermost exception of a stack trace; empty if there is none."""
     lines = trace.strip().splitlines()
     causes = [line.removeprefix(CAUSED) for line in lines if line.startswith(CAUSED)]

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from chaos.apps import connect_states
 from chaos.apps.supervisor import Applications
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
@@ -39,7 +40,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.processes.ports import free_ports
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS, OVERDUE, UNSEEN, EventLog
+from chaos.run.events import MOMENTS, OVERDUE, REMARK, UNSEEN, EventLog, now_us
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -130,7 +131,7 @@ class Drive:
         self._limits = self._scenario.limits
         self._readers, self._has_effects = self._scenario.readers, bool(self._scenario.effects)
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
-        self._started = 0.0
+        self._started, self._loaded_us = 0.0, 0
         self._proxy: Proxy | None = None
         self._apps: Applications | None = None
         self._others = beside.Others(run, self._scenario)
@@ -178,7 +179,7 @@ class Drive:
                         apps.start()
                     self._ask_databases()
                 self._before_load()
-                self._started = time.monotonic()
+                self._started, self._loaded_us = time.monotonic(), now_us()
                 fleet.start_producers()
             with self._events.stage("load"):
                 self._load(kafka, fleet, faults, observer)
@@ -201,6 +202,7 @@ class Drive:
                 for stranger in apps.strangers():
                     self._events.emit(UNSEEN, words=stranger)
                     self._events.problem(stranger)
+                self._remark_connectors()
                 for instance in apps.stop_all():
                     self._events.note(
                         f"{instance} did not end within its grace when it was asked to, and was killed: "
@@ -240,6 +242,18 @@ class Drive:
             lines = [str(e)]
         for line in lines:
             self._events.note(line)
+
+    def _remark_connectors(self) -> None:
+        """Record which connectors and tasks failed, and why, as workers of Kafka Connect said it to each other."""
+        addresses = beside.addresses(self._run, self._scenario.clusters) | {PRIMARY: self._cluster.bootstrap}
+        for app in self._scenario.apps:
+            if app.connect is None or not (topic := app.connect.topic_of_states(app.name)) or "{" in topic:
+                continue
+            security = self._cluster.state.platform_security if app.cluster == PRIMARY else None
+            seen = connect_states.states_of(connect_states.read(addresses[app.cluster], security, topic))
+            for words in connect_states.sentences(app.name, seen, self._loaded_us):
+                hidden = self._scenario.hides_payloads  # an exception may quote a record
+                self._events.emit(REMARK, words=f"{words.partition(': ')[0].rstrip('.')}." if hidden else words)
 
     def _inputs(self, fleet: Fleet, topic: str) -> int:
         """Return the acknowledged records or rows of the producers with ids that write to a topic, and to no other."""

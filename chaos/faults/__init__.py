@@ -34,6 +34,7 @@ from chaos.faults import (
     connectors,
     consumers,
     controllers,
+    databases,
     groups,
     network,
     producers,
@@ -71,6 +72,7 @@ FAULTS: dict[str, type[Fault[Any]]] = {
     **security.FAULTS,
     **apps.FAULTS,
     **connectors.FAULTS,
+    **databases.FAULTS,
 }
 """Every fault by its kind. Messages, the JSON Schema and the reference list the kinds in this order."""
 SPECS: dict[str, type[FaultSpec]] = {kind: fault.specification for kind, fault in FAULTS.items()}

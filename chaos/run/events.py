@@ -26,7 +26,7 @@ Event = dict[str, Any]
 StageState = Literal["begin", "end", "failed"]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
-UNDRAINED, UNSETTLED, UNSEEN = "undrained", "unsettled", "unseen"
+UNDRAINED, UNSETTLED, UNSEEN, REMARK = "undrained", "unsettled", "unseen", "remark"
 OVERDUE = "overdue"
 """The event of a fault whose moment on the wire is not waited for any more."""
 MOMENTS = "moments"

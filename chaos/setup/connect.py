@@ -73,6 +73,10 @@ class Connect(Strict):
             files |= {f"{name}.properties": {"name": name, **config} for name, config in self.connectors.items()}
         return files
 
+    def topic_of_states(self, app: str) -> str:
+        """Return the topic in which the workers of an application keep states; empty for standalone workers."""
+        return self.config.get("status.storage.topic", f"{app}-status") if self.distributed else ""
+
     def _defaults(self) -> Config:
         """Return what a worker cannot start without, with the topics of its group as the cluster replicates topics."""
         common = {

@@ -20,6 +20,7 @@ from chaos.run.directory import Run, json_object
 from chaos.run.events import (
     CHECKING,
     DRIVING,
+    REMARK,
     UNSEEN,
     Event,
     killed_while,
@@ -156,6 +157,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         if r["value_us"] is not None
     ]
     remarks = [*_outages(run, faults, metrics), *_endings(run, events), *_of_tap(run)]
+    remarks += [event["words"] for event in events if event["kind"] == REMARK]
     began_us = min((e["at_us"] for e in events), default=resolved.created_us)
     not_promised = unpromised(resolved.scenario)
     effects = _traced(effect_counts(run, resolved, began_us), expectations)

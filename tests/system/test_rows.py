@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 from chaos.apps import postgres
 from chaos.clients.protocol import ProducerSpec, RowsSpec
 from chaos.clients.rows.library import RowError, Table
+from chaos.errors import FaultError
+from chaos.faults import FAULTS
+from chaos.faults.base import World
 from chaos.install.programs import build_postgres
 from chaos.processes.ports import free_ports
 from chaos.processes.process import ProcessId, is_paused
@@ -112,6 +116,27 @@ def test_a_pause_stops_all_processes_of_a_server_and_its_end_leaves_none(tmp_pat
         eventually(lambda: not any(process.alive() for process in processes))
 
 
+def test_a_statement_of_an_administrator_is_shown_by_a_query_and_undone(tmp_path):
+    drop = {"statement": "drop table orders", "shown_by": "select to_regclass('orders') is null", "undo": SETUP[0]}
+    spec = {"name": "drop", "kind": "database.execute", "target": {"app": "billing"}, "when": {"at": 0}, **drop}
+    server = {"command": None, "postgres": {"database": "shop", "setup": SETUP[:1]}, "ready": None}
+    with Started(tmp_path / "x", faults=[spec], **server) as started:
+        started.apps.start()
+        (loaded,) = started.scenario.faults
+        world = World(started.scenario, None, None, None, None, random.Random(1), apps=started.apps)
+        fault = FAULTS[loaded.kind](loaded)
+        assert fault.proof(world) is None
+        assert fault.inject(world) == "executed in billing: drop table orders"
+        assert fault.proof(world) == "select to_regclass('orders') is null is True in billing, and was False"
+        with pytest.raises(FaultError, match="what shows the effect is true before the fault"):
+            FAULTS[loaded.kind](loaded).inject(world)
+        assert fault.heal(world) == f"executed in billing: {SETUP[0]}"
+        assert fault.proof(world) is None
+        wrong = FAULTS[loaded.kind](loaded.model_copy(update={"statement": "drop table nowhere"}))
+        with pytest.raises(FaultError, match="refuses drop table nowhere: table"):
+            wrong.inject(world)
+
+
 def test_a_statement_that_fails_leaves_no_data_and_says_which(tmp_path):
     broken = Server(tmp_path, [*SETUP, "create table orders (id int)"])
     broken.start()
@@ -121,6 +146,16 @@ def test_a_statement_that_fails_leaves_no_data_and_says_which(tmp_path):
 
 
 NIGHTLY = pytest.mark.nightly(twin="chaos/clients/test_rows.py")
+
+
+@pytest.mark.kafka
+@NIGHTLY
+@pytest.mark.parametrize("variant", ["when-needed", "initial"])
+def test_rows_without_a_replication_slot_come_again_or_are_named(tmp_path, variant):
+    ended = chaos("run", "app-debezium-slot", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (changes,) = ended.result["effects"]
+    assert (ended.code, bool(changes["counts"]["missing"])) == (0, variant == "initial"), ended.result["sentence"]
+    assert left_running(tmp_path) == []
 
 
 @pytest.mark.kafka

@@ -1,6 +1,7 @@
 """Faults of connectors: what is ordered, when it counts as proven, and what heals it; mistakes in a scenario."""
 
 import random
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -124,3 +125,25 @@ def test_a_mistake_is_said_when_the_scenario_is_loaded(given, message):
     with pytest.raises(ScenarioError) as refused:
         scenario(kind="connector.pause", **given)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({"target": {"app": "sink"}}, "faults[0].target.app: sink is no database of the run (postgres)"),
+        ({"target": {"app": "db"}, "heal": {"after": "1s"}}, "faults[0].heal: nothing undoes the statement; give undo"),
+        ({"target": {"app": "db/1"}}, "faults[0].target.app: database.execute is of the whole application; write db"),
+    ],
+)
+def test_a_statement_needs_a_database_and_a_heal_what_undoes_it(fault, message):
+    given = {"name": "f", "kind": "database.execute", "statement": "drop table a", "shown_by": "select true"}
+    scenario = {
+        "title": "t",
+        "topics": [{"name": "orders"}],
+        "producers": [{"name": "shop", "topic": "orders"}],
+        "apps": [{"name": "sink", "command": [sys.executable]}, {"name": "db", "postgres": {}}],
+        "faults": [{**given, "when": {"acked": 1}, **fault}],
+    }
+    with pytest.raises(ScenarioError) as e:
+        of_mapping(scenario, "t.yaml")
+    assert message in str(e.value)

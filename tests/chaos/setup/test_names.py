@@ -48,6 +48,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 # Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.setup.names.
 OTHER_TEXTS = {
     "Rows": {"sql", "insert", "file"},
+    "DatabaseExecuteSpec": {"name", "statement", "shown_by", "undo"},
     "Postgres": {"release", "database", "setup", "config"},
     "Value": {"samples", "template", "json_schema", "avro", "protobuf", "message", "id", "key", "headers"},
     "Sizes": {"field"},

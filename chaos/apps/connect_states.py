@@ -1,0 +1,100 @@
+"""What workers of Kafka Connect say of connectors and tasks: the history in their topic of states (KIP-26).
+
+A task that fails stays FAILED until somebody restarts it, and its worker goes on: nothing ends, and no effect comes.
+The cause is in the log of one worker, and in this topic.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.apps.connect import cause_of
+from chaos.kafka.security import Security, librdkafka_settings
+
+READ_S = 10.0
+"""Time for reading a topic of states. It has one record per change of a connector or task."""
+FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class State:
+    """One state of a part.
+
+    part: such as `connector orders` or `task 0 of connector orders`. why: the innermost exception, of a failure.
+    """
+
+    part: str
+    state: str
+    why: str
+    at_us: int
+
+
+Record = tuple[bytes | None, bytes | None, int]
+"""Key, value and timestamp in ms."""
+
+
+def states_of(records: Iterable[Record]) -> Iterator[State]:
+    """Yield the states in records of the topic. Other records, such as removals, have none."""
+    for key, value, at_ms in records:
+        kind, _, name = (key or b"").decode(errors="replace").removeprefix("status-").partition("-")
+        if value is None or kind not in ("connector", "task"):
+            continue
+        try:
+            said: dict[str, Any] = json.loads(value)
+        except ValueError:
+            continue
+        task = name.rpartition("-")
+        part = f"connector {name}" if kind == "connector" else f"task {task[2]} of connector {task[0]}"
+        yield State(part, str(said.get("state")), cause_of(str(said.get("trace") or "")), at_ms * 1000)
+
+
+def sentences(app: str, states: Iterable[State], began_us: int) -> list[str]:
+    """Return a sentence for each part that failed, with the first cause, and whether it was failed at the end."""
+    history: dict[str, list[State]] = {}
+    for state in sorted(states, key=lambda state: state.at_us):
+        history.setdefault(state.part, []).append(state)
+    found = []
+    for part, seen in sorted(history.items()):
+        if failed := [state for state in seen if state.state == FAILED]:
+            after_s = max(0, failed[0].at_us - began_us) / 1e6
+            stayed = "and stayed so" if seen[-1].state == FAILED else f"and is {seen[-1].state} at the end"
+            why = f": {failed[0].why.rstrip('.')}" if failed[0].why else ""
+            begin = f"{part[0].upper()}{part[1:]} of {app} failed {after_s:.1f} s after the start of the load"
+            found.append(f"{begin}, {stayed}{why}.")
+    return found
+
+
+def read(bootstrap: str, security: Security | None, topic: str) -> list[Record]:
+    """Return key, value and timestamp in ms of all records of a topic, as far as brokers answer in time."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "aftershock-states",  # librdkafka requires one; the consumer never joins it
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+            **librdkafka_settings(security),
+        }
+    )
+    found, deadline = [], time.monotonic() + READ_S
+    try:
+        known = consumer.list_topics(topic, READ_S).topics[topic]
+        waiting = set(known.partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
+        while waiting and time.monotonic() < deadline:
+            for message in consumer.consume(1000, 0.1):
+                if (error := message.error()) is None:
+                    found.append((message.key(), message.value(), message.timestamp()[1]))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    waiting.discard(message.partition())
+    except KafkaException:
+        return found
+    finally:
+        consumer.close()
+    return found
