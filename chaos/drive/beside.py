@@ -124,8 +124,11 @@ class Others:
 
     def check(self) -> None:
         """Raise `ClusterError` if a process of a cluster has ended that no fault ended."""
-        for cluster in self._clusters.values():
-            cluster.check()
+        for name, cluster in self._clusters.items():
+            try:
+                cluster.check()
+            except ClusterError as e:
+                raise ClusterError(f"cluster {name}: {e}") from None
 
     def records(self, cluster: str, topic: str) -> tuple[int, bool]:
         """Return the sum of the end offsets of a topic, as far as answered, and whether a transaction is open there."""

@@ -17,8 +17,9 @@ Config = dict[str, Annotated[Text, BeforeValidator(as_text)]]
 WORKER = "worker.properties"
 """The file of a worker in the folder {files} of its instance."""
 _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
-_INTERNAL = ("config", "offset", "status")
-"""The topics in which workers of a group keep connectors, positions of sources, and states (KIP-26)."""
+_INTERNAL = {"config": 1, "offset": 25, "status": 5}
+"""The topics in which workers of a group keep connectors, positions of sources, and states (KIP-26), and how many
+partitions each has if the worker's settings give none."""
 
 
 class Connect(Strict):
@@ -73,9 +74,21 @@ class Connect(Strict):
             files |= {f"{name}.properties": {"name": name, **config} for name, config in self.connectors.items()}
         return files
 
+    def internal_topics(self, app: str) -> dict[str, int]:
+        """Return the topics that the workers of an application make for themselves, with their partitions.
+
+        Standalone workers have none.
+        """
+        found = {}
+        for kind, partitions in _INTERNAL.items() if self.distributed else ():
+            given = self.config.get(f"{kind}.storage.partitions", "")
+            name = self.config.get(f"{kind}.storage.topic", f"{app}-{kind}")
+            found[name] = int(given) if given.isdecimal() else partitions
+        return found
+
     def topic_of_states(self, app: str) -> str:
         """Return the topic in which the workers of an application keep states; empty for standalone workers."""
-        return self.config.get("status.storage.topic", f"{app}-status") if self.distributed else ""
+        return list(self.internal_topics(app))[-1] if self.distributed else ""
 
     def _defaults(self) -> Config:
         """Return what a worker cannot start without, with the topics of its group as the cluster replicates topics."""

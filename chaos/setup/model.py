@@ -389,6 +389,9 @@ class Setup(Strict):
         """Check that the scenario has a partition such as `orders/0`."""
         partition = TopicPartition.parse(text)
         counts = {t.name: t.partitions for t in self.topics}
+        for app in self.apps:
+            if app.connect is not None and app.cluster == PRIMARY:
+                counts |= app.connect.internal_topics(app.name)
         if partition.topic not in counts:
             yield f"{where}: there is no topic {partition.topic!r}"
         elif partition.number >= (count := counts[partition.topic]):
@@ -447,7 +450,8 @@ class Setup(Strict):
             return  # the cluster says whether it exists, before anything starts
         if kind in PARTITION_TARGETS:
             yield from (problems := list(self.partition_problems(where, value)))
-            single = not problems and self.topic(TopicPartition.parse(value).topic).replication_factor == 1
+            own = [topic for topic in self.topics if topic.name == TopicPartition.parse(value).topic]
+            single = not problems and bool(own) and own[0].replication_factor == 1
             if single and "follower" in kind:
                 yield f"{where}: {value} has one replica, so it has no follower"
         elif kind == "topic":

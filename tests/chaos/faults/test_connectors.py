@@ -147,3 +147,32 @@ def test_a_statement_needs_a_database_and_a_heal_what_undoes_it(fault, message):
     with pytest.raises(ScenarioError) as e:
         of_mapping(scenario, "t.yaml")
     assert message in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "partition", "message"),
+    [
+        ({}, "sink-offset/24", None),
+        ({}, "sink-config/0", None),
+        ({}, "sink-offset/25", "sink-offset has partitions 0 to 24, not 25"),
+        ({"config": {"offset.storage.partitions": 3}}, "sink-offset/3", "sink-offset has partitions 0 to 2, not 3"),
+        ({"config": {"status.storage.topic": "mine"}}, "mine/4", None),
+        ({"mode": "standalone"}, "sink-status/0", "there is no topic 'sink-status'"),
+    ],
+)
+def test_the_leader_of_a_topic_that_workers_keep_for_themselves_is_a_target(more, partition, message):
+    connect = {"connectors": {"c": {"connector.class": "A", "topics": "orders"}}, **more}
+    scenario = {
+        "title": "t",
+        "topics": [{"name": "orders"}],
+        "producers": [{"name": "shop", "topic": "orders", "value": {"template": "order {id}"}}],
+        "apps": [{"name": "sink", "connect": connect, "reads": ["orders"]}],
+        "effects": [{"name": "printed", "log": {"app": "sink", "pattern": "(?P<id>.+)"}}],
+        "faults": [{"name": "f", "kind": "broker.kill", "target": {"leader_of": partition}, "when": {"acked": 1}}],
+    }
+    if message is None:
+        assert of_mapping(scenario, "t.yaml").faults[0].target.leader_of == partition
+        return
+    with pytest.raises(ScenarioError) as e:
+        of_mapping(scenario, "t.yaml")
+    assert message in str(e.value)

@@ -58,7 +58,7 @@ def run(tmp_path_factory):
     run.report.write_text("<html>")
     run.result.write_text(json.dumps(RESULT))
     hidden = (run.path / "tls" / "ca.key", run.path / ".result.json.tmp")
-    for left_out in (run.gx / "x.json", run.brokers / "1" / "data", *hidden):
+    for left_out in (run.gx / "x.json", run.brokers / "1" / "data", run.beside("dr").brokers / "1" / "data", *hidden):
         left_out.parent.mkdir(parents=True, exist_ok=True)
         left_out.write_text("not wanted")
     return run
@@ -101,7 +101,7 @@ def test_unpacking_gives_the_run_directory_back_without_what_is_left_out(run, bu
     def files(of):
         return {p.relative_to(of.path).as_posix(): p.read_bytes() for p in of.path.rglob("*") if p.is_file()}
 
-    gone = {"gx/x.json", "brokers/1/data", "tls/ca.key", ".result.json.tmp"}
+    gone = {"gx/x.json", "brokers/1/data", "clusters/dr/brokers/1/data", "tls/ca.key", ".result.json.tmp"}
     assert files(back) == {name: data for name, data in files(run).items() if name not in gone}
     with pytest.raises(RunDirError, match="exists already"):
         unpack(bundle, tmp_path / "elsewhere")
