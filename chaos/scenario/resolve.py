@@ -69,7 +69,7 @@ class Resolved(BaseModel):
     def ids(self) -> Ids:
         """The ids of records of producers with ids."""
         first, most = {}, 0
-        for p in self.scenario.producers:
+        for p in self.scenario.every_producer:  # of all clusters, as they were numbered when the clients started
             if p.value and p.value.has_id:
                 for number in range(1, p.count + 1):
                     first[f"{p.name}/{number}"] = most

@@ -239,6 +239,7 @@ class Setup(Strict):
     effects: list[Effect] = Field([], description="what these applications have to do for each input")
     _in_transactions: frozenset[str] = PrivateAttr(default=frozenset())
     _elsewhere: bool = PrivateAttr(default=False)
+    _of_all: list[Producer] | None = PrivateAttr(default=None)
 
     def at(self, cluster: str) -> Self:
         """Return the setup as one of its clusters has it. Another one than the first has topics and their producers."""
@@ -246,13 +247,19 @@ class Setup(Strict):
             "topics": [topic for topic in self.topics if topic.cluster == cluster],
             "producers": [producer for producer in self.producers if self.cluster_of(producer) == cluster],
         }
-        if cluster == PRIMARY:
-            is_all = all(len(found) == len(getattr(self, part)) for part, found in changes.items())
-            return self if is_all else self.model_copy(update=changes)
-        changes |= {part: [] for part in ("consumers", "processors", "apps", "effects")}
-        found = self.model_copy(update={**changes, "cluster": self.clusters[cluster], "clusters": {}})
-        found._elsewhere = True
+        if cluster == PRIMARY and all(len(found) == len(getattr(self, part)) for part, found in changes.items()):
+            return self
+        if cluster != PRIMARY:
+            changes |= {part: [] for part in ("consumers", "processors", "apps", "effects")}
+            changes |= {"cluster": self.clusters[cluster], "clusters": {}}
+        found = self.model_copy(update=changes)
+        found._elsewhere, found._of_all = cluster != PRIMARY, self.every_producer
         return found
+
+    @property
+    def every_producer(self) -> list[Producer]:
+        """The producers of all clusters, also if this is `at` one of them."""
+        return self.producers if self._of_all is None else self._of_all
 
     def cluster_of(self, producer: Producer) -> str:
         """Return the cluster of the topics of a producer; the first cluster for a producer of rows."""

@@ -190,7 +190,8 @@ def test_a_topic_of_another_cluster_and_its_producers_belong_there():
     assert (first.at("primary"), made().at("primary").topics) == (first, made().topics)
     resolved = resolve(scenario, run_id="r", name="r", created_us=0, seed=1, overrides=[])
     assert [p.name for p in resolved.audited().scenario.producers] == ["shop"]
-    assert len(resolved.at("dr").ids.first) == 1
+    assert list(resolved.ids.first) == ["desk/1", "shop/1"]
+    assert resolved.audited().ids == resolved.at("dr").ids == resolved.at("primary").at("primary").ids == resolved.ids
 
 
 @pytest.mark.parametrize(
