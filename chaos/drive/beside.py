@@ -93,7 +93,7 @@ def _attached(run: Run) -> Cluster:
 class Others:
     """The clusters beside the first one while a run drives, in a `with` block. Those with faults are observed.
 
-    What their observers see is in the ledgers of their own directories, which no rule about records reads.
+    What observers see is in the ledger below each cluster's directory. No rule about records reads that ledger.
     """
 
     def __init__(self, run: Run, scenario: Scenario) -> None:

@@ -59,7 +59,7 @@ class Seen:
 
 @dataclass
 class Overdue:
-    """The moments of one run that are overdue. partitions: returns those of the run's topics.
+    """The moments of one run that are overdue. partitions: returns the partitions of the run's topics.
 
     Asks the cluster once in `LOOK_S`, and only while some fault waits for a moment and for nothing else.
     """

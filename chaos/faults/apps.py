@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from chaos.setup.apps import App
 
 NOTHING_TO = "there was nothing to"
-"""How the error of a fault begins whose instance does not run."""
+"""How the error begins if the instance of a fault does not run."""
 LOOK_S = 0.05
 FOREVER_S = 1e9
 """A delay that only the heal ends."""

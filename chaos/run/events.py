@@ -28,7 +28,7 @@ DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED, UNSETTLED, UNSEEN, REMARK = "undrained", "unsettled", "unseen", "remark"
 OVERDUE = "overdue"
-"""The event of a fault whose moment on the wire is not waited for any more."""
+"""The event that the moment of a fault on the wire is not waited for any more."""
 MOMENTS = "moments"
 """The event with the moments of each instance on the wire: the step before it, the moment, how often it came."""
 CHECKING = ("readback", "audit", "validate")

@@ -263,7 +263,11 @@ class Setup(Strict):
 
     def cluster_of(self, producer: Producer) -> str:
         """Return the cluster of the topics of a producer; the first cluster for a producer of rows."""
-        return next((topic.cluster for topic in self.topics if topic.name in producer.written), PRIMARY)
+        return self.cluster_of_topics(producer.written)
+
+    def cluster_of_topics(self, names: Collection[str]) -> str:
+        """Return the cluster that has the first known one of topics; the first cluster if none is known."""
+        return next((topic.cluster for topic in self.topics if topic.name in names), PRIMARY)
 
     @property
     def attached(self) -> bool:

@@ -93,7 +93,7 @@ class Tables:
 
     def cluster_of(self, topic: str) -> str:
         """Return the cluster of the inputs of a topic."""
-        return next((t.cluster for t in self.resolved.scenario.topics if t.name == topic), PRIMARY)
+        return self.resolved.scenario.cluster_of_topics([topic])
 
     def inputs(self, topic: str) -> DataFrame:
         """Return the inputs of a topic."""

@@ -202,7 +202,7 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
             plan.weight += weight
             if effect.compares:
                 topic, form = input_topic(resolved.scenario, effect), input_format(resolved.scenario, effect)
-                at = next((t.cluster for t in resolved.scenario.topics if t.name == topic), PRIMARY)
+                at = resolved.scenario.cluster_of_topics([topic])
                 plan.parts += places[at].parts(effect, topic, form)
         except AftershockError as e:
             plan.errors.append(Outcome(effect.name, error=str(e)))

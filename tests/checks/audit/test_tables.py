@@ -248,7 +248,7 @@ def test_an_outage_is_measured_per_partition(tables: Tables, by_name: dict[str, 
     assert metric(tables, "ack_latency", "an_outage")["max"] == 500 * MS
 
 
-def test_a_fault_of_another_cluster_is_none_of_the_audit_and_one_that_no_scenario_names_is() -> None:
+def test_a_fault_of_another_cluster_is_none_of_the_audit_and_one_that_no_scenario_names_is():
     text = (
         "title: t\ntopics: [{name: orders, replication_factor: 1}]\nproducers: [{name: shop, topic: orders}]\n"
         "clusters: {primary: {brokers: 1}, dr: {brokers: 1}}\nfaults:\n"
@@ -257,7 +257,7 @@ def test_a_fault_of_another_cluster_is_none_of_the_audit_and_one_that_no_scenari
     )
     scenario = parse(text, "t.yaml").at("primary")
     rows = [{"fault": name} for name in ("here", "there", "before")]
-    inputs = Inputs(scenario, None, {"faults": rows}, {}, {}, {}, None, None, 0, 0)  # type: ignore[arg-type]
+    inputs = Inputs(scenario, None, {"faults": rows}, {}, {}, {}, None, None, 0, 0)
     assert [row["fault"] for row in inputs.faults] == ["here", "before"]
 
 
