@@ -240,7 +240,8 @@ class Reader:
         """Note that a connection is used for more than the first questions."""
         connection = one.connection
         connection.works = True
-        connection.pid = connection.pid or self._pid_of(connection.number, one.peer)
+        if connection.pid is None:
+            connection.pid = self._pid_of(connection.number, one.peer)
         self._here[connection.key] += 1
         if self._here[connection.key] == 1:
             self._said.say(f"here {connection.key}", f"{_named(connection)} connects", at_us)

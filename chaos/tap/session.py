@@ -220,6 +220,7 @@ class Tap:
         said_growth, before = False, capture_size(self._run)
         while not ending.wait(TICK_S):
             self._proxy.check()
+            self._pids.clear()  # another process may have a port by now
             self._reader.read(self._tail.new())
             self._reader.repeat(now_us())
             now = time.monotonic()
@@ -516,12 +517,16 @@ def _place(bootstrap: str) -> str:
 
 
 def _local_processes() -> dict[str, int]:
-    """Return the processes of this machine by their addresses of TCP, as far as this user may see them."""
+    """Return the processes of this machine by their addresses of TCP; 0 for those that this user may not see.
+
+    A connection that its client has closed has no process any more.
+    """
     found = {}
     try:
         for connection in psutil.net_connections("tcp"):
-            if connection.pid and connection.laddr and connection.raddr:
-                found[f"{connection.laddr.ip}:{connection.laddr.port}"] = connection.pid
+            open_here = connection.pid or connection.status == psutil.CONN_ESTABLISHED
+            if open_here and connection.laddr and connection.raddr:
+                found[f"{connection.laddr.ip}:{connection.laddr.port}"] = connection.pid or 0
     except (psutil.Error, OSError):  # not allowed here: then client ids tell processes apart
         return {}
     return found

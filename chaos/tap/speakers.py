@@ -4,6 +4,10 @@ All clients come to the addresses of one front, so a process is what connections
 id if it is one of this machine, and the client id. Where all connections of a process closed and others came later, it
 is the same process if it goes on as a member or as a producer that it was before, and another one if not.
 
+A process of this machine is looked up when the first bytes of its connection are read. A connection that has closed by
+then is the process that speaks as the same member or producer, else the only one with its client id at that time. Where
+there are several, nothing of their groups is decided.
+
 Two members of one group at a time with all of that in common cannot be told apart: then nothing of the group is
 decided.
 """
@@ -22,7 +26,11 @@ NAME_LENGTH = 16
 
 @dataclass
 class Connection:
-    """What one connection has shown. members: first and last time at which a member of a group spoke here, by both."""
+    """What one connection has shown.
+
+    pid: the process of this machine, 0 if this user may not see it, None if it is not known (another machine, or
+    closed when it was looked up). members: first and last time at which a member of a group spoke here, by both.
+    """
 
     number: int
     host: str
@@ -95,12 +103,43 @@ class Process:
 
 def processes(connections: Iterable[Connection]) -> list[Process]:
     """Return the processes of some connections, in the order in which they were seen first."""
+    working = [c for c in connections if c.works]
+    _look_up_closed(working)
     by_key: dict[tuple[str, int, str], list[Connection]] = defaultdict(list)
-    for connection in connections:
-        if connection.works:
-            by_key[connection.key].append(connection)
+    for connection in working:
+        by_key[connection.key].append(connection)
     found = [process for of_key in by_key.values() for process in _in_turn(of_key)]
     return sorted(_joined(found), key=lambda process: process.opened_us)
+
+
+def _look_up_closed(connections: list[Connection]) -> None:
+    """Give the connections that closed before their process was looked up the process that they can only be."""
+    known = _by_client(connections)
+    for connection in connections:
+        if connection.pid is None:
+            candidates = _candidates(connection, known[connection.host, connection.client])
+            if len(candidates) == 1:
+                connection.pid = candidates[0].connections[0].pid
+
+
+def _by_client(connections: Iterable[Connection]) -> dict[tuple[str, str], list[Process]]:
+    """Return the processes with a process id, by host and client id."""
+    of_pid: dict[tuple[str, int, str], Process] = {}
+    for connection in connections:
+        if connection.pid is not None:
+            of_pid.setdefault(connection.key, Process([])).connections.append(connection)
+    found: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    for (host, _, client), process in of_pid.items():
+        found[host, client].append(process)
+    return found
+
+
+def _candidates(connection: Connection, known: list[Process]) -> list[Process]:
+    """Return the processes that a connection without process id may be of: the one that goes on as it, or all then."""
+    own = Process([connection])
+    certain = [process for process in known if process.goes_on_as(own)]
+    at_that_time = [p for p in known if p.opened_us <= connection.closed_us and connection.opened_us <= p.closed_us]
+    return certain or at_that_time
 
 
 def _in_turn(connections: list[Connection]) -> list[Process]:
@@ -136,8 +175,12 @@ def _joined(found: list[Process]) -> list[Process]:
 
 
 def ambiguous(found: Iterable[Process]) -> dict[str, str]:
-    """Return the groups with two members at a time in one process, each with a sentence."""
-    whys = {}
+    """Return the groups where it is not certain which process spoke, each with a sentence.
+
+    They have two members at a time in one process, or a connection that may be of several processes.
+    """
+    found = [*found]
+    whys = _unknown(found)
     for process in found:
         by_group: dict[str, list[list[int]]] = defaultdict(list)
         for (group, _), times in process.members.items():
@@ -149,6 +192,25 @@ def ambiguous(found: Iterable[Process]) -> dict[str, str]:
                     f"several members of group {group} speak from {c.host} with the client id {c.client!r}, and cannot "
                     "be told apart; give each process its own client.id, or run the tap on the machine and as the user "
                     "of the applications"
+                )
+    return whys
+
+
+def _unknown(found: list[Process]) -> dict[str, str]:
+    """Return the groups that a connection without process id may be of, where several processes are possible."""
+    whys = {}
+    every = [connection for process in found for connection in process.connections]
+    known = _by_client(every)
+    for connection in every:
+        candidates = (
+            [] if connection.pid is not None else _candidates(connection, known[connection.host, connection.client])
+        )
+        if len(candidates) > 1:
+            for group in sorted(set().union(*(process.groups for process in candidates))):
+                whys[group] = (
+                    f"a connection from {connection.host} with the client id {connection.client!r} closed before its "
+                    f"process was looked up, and {len(candidates)} processes had that client id then, so it is not "
+                    f"known which of them read for group {group}; give each process its own client.id"
                 )
     return whys
 

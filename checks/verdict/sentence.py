@@ -61,7 +61,8 @@ def sentence(
         others = len(reasons) - 1
         more = f" (and {others} more reason{'s' if others > 1 else ''})" if others > 0 else ""
         reason = " ".join(reasons[0].split()) if reasons else "nothing was validated"  # it may have several lines
-        parts.append(f"No verdict: {reason}{more}.")
+        words = f"No verdict: {reason}{more}"
+        parts.append(words if words.endswith("?") else f"{words}.")
     passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
     if LOST in passed and sums.get(LOST, 0) == 0:
         parts.append(PHRASES[LOST].describe(0) + ".")

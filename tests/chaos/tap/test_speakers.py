@@ -80,6 +80,35 @@ def test_a_producer_that_commits_for_a_member_in_transactions_is_its_process():
     assert numbers(consumer, producer) == {"billing/1": [1, 2]}
 
 
+def test_a_connection_that_closed_before_its_process_was_looked_up_is_the_only_process_it_can_be():
+    member = connection(1, pid=70, members={("billing", "m1"): (0, 9)})
+    other_time, other_client = connection(3, pid=71, opened=2000, closed=2001), connection(4, "shop", pid=72)
+    found = [member, connection(2, opened=3, closed=4), other_time, other_client]
+    assert numbers(*found) == {"billing/1": [1, 2], "shop/1": [4], "billing-app/1": [3]}
+    assert ambiguous(processes(found)) == {}
+
+
+def test_a_closed_connection_is_the_process_that_speaks_as_the_same_member_or_producer():
+    first = connection(1, pid=70, members={("billing", "m1"): (0, 9)})
+    second = connection(2, pid=71, producers=[7])
+    as_member = connection(3, members={("billing", "m1"): (1, 2)})
+    as_producer = connection(4, producers=[7])
+    found = numbers(first, second, as_member, as_producer)
+    assert found == {"billing/1": [1, 3], "billing-app/1": [2, 4]}
+
+
+def test_a_closed_connection_that_may_be_of_two_processes_leaves_their_groups_undecided():
+    first = connection(1, pid=70, members={("billing", "m1"): (0, 9)})
+    second = connection(2, pid=71, members={("audit", "m2"): (0, 9)})
+    far = connection(4, "shop", pid=72, members={("shop", "m3"): (0, 9)})
+    found = ambiguous(processes([first, second, connection(3, opened=3, closed=4), far]))
+    assert set(found) == {"billing", "audit"}
+    hidden = connection(2, pid=0, opened=1)
+    assert set(ambiguous(processes([first, hidden, connection(3, opened=3, closed=4)]))) == {"billing"}
+    assert ambiguous(processes([first, hidden])) == {}
+    assert "closed before its process was looked up, and 2 processes had that client id" in found["billing"]
+
+
 def test_a_first_connection_that_only_asked_for_brokers_is_nobody():
     first = connection(1, closed=1)
     first.works = False
