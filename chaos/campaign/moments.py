@@ -109,14 +109,16 @@ def leave(app: str) -> Raw:
 def by_interest(moments: Collection[Moment]) -> list[Moment]:
     """Return moments, the most interesting ones first, and those last that may not come again.
 
-    These are less than a tenth of their kind: single frames crossed. A run that waits for them in vain is a long one.
+    These are less than a tenth of their kind: single frames crossed. Work right after a change of the group is among
+    them if it followed at most half of the changes. A run that waits for them in vain is a long one.
     """
     often = Counter[tuple[str, str]]()
     for moment in moments:
         often[moment.app, moment.name] += moment.count
 
     def place(moment: Moment) -> tuple[bool, int, bool, str, str]:
-        by_chance = not moment.of_change and 10 * moment.count < often[moment.app, moment.name]
+        expected = moment.of_change and (moment.api in MEMBERSHIP or 2 * moment.count > often[moment.app, moment.after])
+        by_chance = not expected and 10 * moment.count < often[moment.app, moment.name]
         return by_chance, _ORDER.index(moment.api), moment.side == "response", moment.name, moment.after
 
     return sorted(moments, key=place)

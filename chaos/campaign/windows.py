@@ -87,7 +87,11 @@ class Exploration(FromMoments):
 
     def describe(self, run: TrialRun) -> str:
         """Return what the crash did, as a phrase."""
-        return super().describe(run) if run.part in (BASELINE, CALM) else f"{state_of([run])}: {super().describe(run)}"
+        shown = super().describe(run)
+        if run.part in (BASELINE, CALM):
+            return shown
+        nothing = run.verdict == "pass" and not any(run.anomalies.values())
+        return state_of([run]) if nothing else f"{state_of([run])}: {shown}"
 
     def result(self, runs: list[TrialRun], command: str, seconds: float) -> ExploreResult:
         """Return the windows, and what broke there. seconds: how long the runs took."""

@@ -2,6 +2,7 @@
 
 import html
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -143,6 +144,26 @@ def test_commits_come_first_and_what_may_not_come_again_last():
         joined,
         crossed,
     ]
+
+
+def test_work_that_seldom_followed_a_change_of_the_group_is_crashed_after_the_work_that_comes_again():
+    def moment(name, after, count):
+        return Moment("billing", name, after, count)
+
+    fetched = moment("OffsetFetch response", "OffsetFetch request", 4)
+    seldom, always = (moment(f"{api} request", "OffsetFetch response", 2) for api in ("EndTxn", "Produce"))
+    always = replace(always, count=3)
+    ended, produced = (moment(f"{api} request", "Produce response", 40) for api in ("EndTxn", "Produce"))
+    ordered = [ended, always, produced, fetched, seldom]
+    assert by_interest([seldom, always, ended, produced, fetched]) == ordered
+    assert by_interest([replace(seldom, count=3), ended, fetched])[0] == replace(seldom, count=3)
+    assert by_interest([seldom, fetched]) == [seldom, fetched]  # there is no better place
+
+
+def test_a_crash_that_held_is_described_as_held_and_by_what_it_repeated(plan):
+    assert plan.describe(run("kill", "pass")) == "held"
+    assert plan.describe(run("kill", "pass", **{DOUBLED: "sent again"})) == f"held: {DOUBLED} 2"
+    assert plan.describe(run(BASELINE, "pass")) == "none"
 
 
 def test_a_crash_at_a_change_of_the_group_is_after_its_start():
