@@ -93,6 +93,7 @@ class Applications:
     calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances with a
     connection to their addresses so far; None if nothing sees that. brokers: returns the addresses of the brokers, to
     which an instance is not to connect. beside: bootstrap servers of other clusters by name. ports: of first instances.
+    begins: called with the name of an instance before each of its processes starts.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -111,8 +112,9 @@ class Applications:
         brokers: Callable[[], Collection[tuple[str, int]]] = lambda: (),
         beside: Mapping[str, str] | None = None,
         ports: Mapping[str, int] | None = None,
+        begins: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._ports = ports or {}
+        self._ports, self._begins = ports or {}, begins
         self._used, self._brokers = used, brokers
         self._past: dict[str, set[str]] = defaultdict(set)
         """Addresses of brokers to which instances connected past the relay."""
@@ -288,6 +290,7 @@ class Applications:
             if self._ending.is_set():
                 return
             try:
+                self._begins(instance.name)
                 began_us = now_us()  # what the program does may come before this thread goes on
                 instance.start(self._run, self._owner, self._scrubber, self._engine)
                 self._note(instance, "started", began_us, pid=instance.pid)

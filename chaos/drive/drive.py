@@ -294,6 +294,7 @@ class Drive:
             self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
             used=used, brokers=lambda: [*map(self._cluster.address, self._cluster.broker_ids)],
             beside=beside.addresses(self._run, self._scenario.clusters), ports=ports,
+            begins=self._proxy.begin if self._proxy else lambda _: None,
         )  # fmt: skip
         return stack.enter_context(apps)
 

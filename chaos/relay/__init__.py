@@ -82,7 +82,7 @@ At each front the proxy keeps the last step of its process (`chaos.relay.roles.S
 request of a group's membership or of a transaction, or the answer to one. A moment is a request or answer together
 with the step before it, such as "OffsetCommit request after Produce response". A rule may name a moment (`after`) and
 pass the first ones (`skip`), so that a run can hold the third commit of an application and kill its process then. The
-proxy counts the moments of each front.
+proxy counts the moments of each front. A new process there begins without a step (`begin`).
 
 ## Switch
 
@@ -114,6 +114,7 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 |                                          | by client at each port of the proxy                        |
 | `{"do": "moments"}`                      | `{"shop/1": [["Produce response", "OffsetCommit request",  |
 |                                          | 12], …]}`: how often each moment came after each step      |
+| `{"do": "begin", "front": "shop/1"}`     | `{}`; a new process begins there, without a step           |
 
 An invalid order gives `{"error": "…"}`. A rule or cut ends with the control connection that added it, so a process that
 dies leaves none behind. The process environment carries the role (`AFTERSHOCK_ROLE`), so that `ps`, `gc` and the reaper

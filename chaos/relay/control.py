@@ -215,6 +215,10 @@ class Proxy(Control):
         addresses = self._ask(order)["addresses"]
         return ",".join(f"{host}:{port}" for host, port in addresses.values())
 
+    def begin(self, front: str) -> None:
+        """Let the moments at a front begin anew, because a new process begins there."""
+        self._ask({"do": "begin", "front": front})
+
     def broker(self, broker: int, address: Address, port: int = 0) -> None:
         """Go on in front of a broker that has another address now, or that is new: at this port of each front."""
         self._ask({"do": "broker", "broker": broker, "address": list(address), "port": port})

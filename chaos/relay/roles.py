@@ -120,6 +120,9 @@ class Book(Generic[T]):
     """How often each moment came, by front: pairs of the last step and the moment. The switch counts none."""
     _last_id: int = 0
 
+    def begin(self, front: str) -> None:
+        """Count what a new process at a front does as moments of its own. The switch counts none."""
+
     def add(self, item: T) -> Active[T]:
         """Put a rule or cut in force."""
         self._last_id += 1

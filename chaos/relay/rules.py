@@ -189,6 +189,10 @@ class RuleBook(Book[Rule]):
                 self._last_steps[front] = name
         return last
 
+    def begin(self, front: str) -> None:
+        """Forget the last step at a front, at which a new process begins."""
+        self._last_steps.pop(front, None)
+
     def hit(
         self,
         broker: int,

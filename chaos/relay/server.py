@@ -213,6 +213,9 @@ class Server:
         if order["do"] == "moments":
             moments = self._policy.book.moments
             return {front: [[*moment, count] for moment, count in of.items()] for front, of in moments.items()}
+        if order["do"] == "begin":
+            self._policy.book.begin(order["front"])
+            return {}
         raise ValueError(f"unknown order {order['do']!r}")
 
     def remove(self, *ids: int) -> None:

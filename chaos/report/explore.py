@@ -108,10 +108,10 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
         lines += [f"  replay:   {replay(str(folder.absolute()), filed.bundle)}"] * bool(filed.bundle)
     if len(result.filed) > MOST_FILED:
         lines.append(f"{len(result.filed) - MOST_FILED} more mechanisms: see the page")
-    open_ = [(part.name, run) for part in result.parts for run in part.runs if not run.conclusive]
-    lines += [f"undecided: {name}: {run.sentence}" for name, run in open_[:MOST_FILED]]
+    open_ = [(part, run) for part in result.parts for run in part.runs if not run.conclusive]
+    lines += [f"{part.state or 'undecided'}: {part.name}: {run.sentence}" for part, run in open_[:MOST_FILED]]
     if len(open_) > MOST_FILED:
-        lines.append(f"{len(open_) - MOST_FILED} more are undecided: see the page")
+        lines.append(f"{len(open_) - MOST_FILED} more prove nothing: see the page")
     return [*lines, *(f"note: {note}" for note in result.notes)]
 
 

@@ -73,7 +73,9 @@ def test_a_file_with_the_password_is_the_users_alone_and_goes_with_the_run(tmp_p
 
 def test_an_incarnation_begins_before_anything_that_its_program_does(started):
     program = "import time; print('up', time.time(), flush=True); time.sleep(600)"
-    with started(command=[sys.executable, "-c", program], restart={"delay": "100ms"}) as one:
+    began: list[tuple[str, int]] = []
+    more = {"begins": lambda name: began.append((name, one.apps.instance(name).incarnation))}
+    with started(more=more, command=[sys.executable, "-c", program], restart={"delay": "100ms"}) as one:
         one.apps.start()
         one.apps.kill("billing/1", hold=False)
         eventually(lambda: one.log().count("up") == 2)
@@ -82,6 +84,7 @@ def test_an_incarnation_begins_before_anything_that_its_program_does(started):
     assert [event for event, _ in rows] == ["started", "crashed", "started", "crashed"]
     (_, first), (_, killed), (_, second), _ = rows
     assert first < spoke_us[0] < killed < second < spoke_us[1]
+    assert began == [("billing/1", 0), ("billing/1", 1)]
 
 
 @pytest.mark.parametrize(

@@ -378,6 +378,23 @@ def test_a_moment_is_the_nth_frame_after_a_step_at_a_front():
     asyncio.run(play())
 
 
+def test_a_new_process_at_a_front_begins_without_the_last_step_of_the_one_before():
+    async def play():
+        async with front(Broker()) as (server, client):
+            client.send(produce(), 1)
+            await client.produced()
+            server.obey({"do": "begin", "front": "shop/2"}, {})
+            client.send(produce(), 2)
+            await client.produced()
+            server.obey({"do": "begin", "front": "shop/1"}, {})
+            client.send(produce(), 3)
+            await client.produced()
+            moments = {(last, name): count for last, name, count in server.obey({"do": "moments"}, {})["shop/1"]}
+            assert moments["", "Produce request"] == 2 and moments["Produce response", "Produce request"] == 1
+
+    asyncio.run(play())
+
+
 def test_a_heartbeat_is_no_step_and_no_moment():
     async def play():
         async with front(Broker()) as (server, client):

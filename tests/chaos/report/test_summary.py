@@ -10,6 +10,7 @@ import pytest
 from chaos.campaign.score import tally, this_machine
 from chaos.report import gate as gates
 from chaos.report.campaign import proof_markdown, write
+from chaos.report.explore import lines_of
 from chaos.report.junit import explained
 from chaos.report.pages import CUT, MOST_CHARACTERS, fit, size
 from chaos.report.summary import markdown, publish
@@ -140,6 +141,16 @@ def exploration(mechanisms: int, undecided: int = 0) -> ExploreResult:
         seed=1, repeat=1, parts=parts,
         filed=[Filed(mechanism=m, count=1, where=["w"], run="r0", bundle="bundles/r.tar.gz") for m in found],
     )  # fmt: skip
+
+
+def test_what_proves_nothing_in_an_exploration_has_the_word_of_its_window(tmp_path) -> None:
+    shown = exploration(0, 2)
+    first, second = shown.parts
+    parts = [first.model_copy(update={"state": "not reached"}), second]
+    assert lines_of(shown.model_copy(update={"parts": parts}), tmp_path) == [
+        "not reached: window 0: s",
+        "undecided: window 1: s",
+    ]
 
 
 def test_an_exploration_with_500_findings_fits(tmp_path) -> None:
