@@ -35,6 +35,7 @@ from chaos.scenario.resolve import read as read_resolved
 from checks import pipeline
 from checks.spark import master, remote
 
+ORPHANED = 1
 STAGES = ("readback", "audit", "validate", "report")
 
 
@@ -42,6 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run the stages and return the exit code."""
     options = _options(argv)
     emit = _event_lines()
+    if options.owned:
+        threading.Thread(target=_end_with_owner, name="owner", daemon=True).start()
     stages = [stage for stage in STAGES if not options.only or stage in options.only]
     if options.run_dir is None:
         return _serve(stages, options.spark_master, emit)
@@ -69,6 +72,13 @@ def main(argv: list[str] | None = None) -> int:
                 return INCONCLUSIVE
     _announce_end(emit)
     return code
+
+
+def _end_with_owner() -> None:
+    """End this process when standard input closes: whoever started it was killed, and nobody reads what it finds."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(ORPHANED)
 
 
 def _compare(run: Run, emit: pipeline.Listener) -> int:
@@ -195,6 +205,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, metavar="DIR", help="where to create and keep the working copy of a URI")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--spark-master", metavar="URL", help="URL of a Spark master (default: local[*])")
+    parser.add_argument("--owned", action="store_true", help="end when standard input closes")
     return parser.parse_args(argv)
 
 

@@ -15,6 +15,7 @@ ALLOWED_TO_CHECKS = {
     "clients.choice",
     "clients.streams.traits",
     "compare.model",
+    "compare.rounds",
     "effects",
     "errors",
     "faults",

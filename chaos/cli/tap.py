@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +16,7 @@ from chaos.errors import INTERRUPTED, AftershockError, UsageError
 
 if TYPE_CHECKING:
     from chaos.run.directory import Run
-    from chaos.tap.order import Ending, Order
+    from chaos.tap.order import Order
 
 EXAMPLES = {
     "tap": "tap --bootstrap kafka:9092 --listen 0.0.0.0:9092\n\n"
@@ -94,14 +93,14 @@ def tap(
 
         if judge:
             run = Run.open(judge)
-            with orders.locked(run):
+            with orders.held(run):
                 session.judge_later(run, EventLog(run, view))
                 code = _judged(run, view)
         else:
             order = _order(bootstrap, cluster, listen, advertise, for_, payloads, limit, into)
             run, goes_on = orders.place(runs_dir, into, resume)
             view.say(f"run directory: {run.path}")
-            with orders.locked(run):
+            with orders.held(run):
                 code = _tapped(run, order, view, goes_on)
     print_result(run, as_json)
     raise typer.Exit(code)
@@ -130,14 +129,18 @@ class TapView(View):
 
 def _tapped(run: Run, order: Order, view: TapView, goes_on: bool) -> int:
     """Record until the tap is asked to end, and judge it; return the exit code."""
+    from chaos.ending import Ending, by_signals
     from chaos.lab.lab import recorded
     from chaos.run.events import EventLog
-    from chaos.tap.order import Ending
     from chaos.tap.session import Tap
 
     ending = Ending(order.for_s)
+
+    def not_recording() -> None:
+        view.recording = False
+
     with recorded([run], run.path.parent, view.problem), _room(run):
-        with _asking(ending, view), Tap(run, order, EventLog(run, view), view.traffic, goes_on) as session:
+        with by_signals(ending, not_recording), Tap(run, order, EventLog(run, view), view.traffic, goes_on) as session:
             view.recording = True
             try:
                 with EventLog(run, view).stage("drive"):
@@ -176,24 +179,6 @@ def _room(run: Run) -> Iterator[None]:
 
 def _later(run: Run) -> str:
     return f"the recording stays; judge it with: python -m chaos tap --judge {run.path}"
-
-
-@contextmanager
-def _asking(ending: Ending, view: TapView) -> Iterator[None]:
-    """Let the first signal end the recording, and the second one the command."""
-
-    def ask(number: int, frame: object) -> None:
-        if ending.asked:
-            raise KeyboardInterrupt
-        ending.ask()
-        view.recording = False
-
-    former: dict[int, Any] = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _order(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.compare.model import Comparison
+from chaos.compare.model import Comparison, compared
+from chaos.compare.rounds import check_goes_on
 from chaos.errors import AftershockError, UsageError
 from chaos.lab.judge import audit_once
 from chaos.run.directory import Run, new_run_id
@@ -15,9 +16,15 @@ Listener = Callable[[Event], None]
 
 
 def place(runs_dir: Path, into: Path | None, asked: Comparison) -> Run:
-    """Return a new folder with what is asked. Raises `UsageError` if `into` is there already."""
+    """Return a folder with what is asked: a new one, or that of rounds that go on.
+
+    Raises `UsageError` if `into` is there already, and no comparison that goes on with what is asked.
+    """
     if into is None:
         run = Run.create(runs_dir, new_run_id("compare"))
+    elif asked.every_s is not None and into.exists():
+        run = Run(into.absolute())
+        check_goes_on(run, asked, compared(run.path))
     elif into.exists():
         raise UsageError(f"{into} is there already; name a new folder with --into, or leave it out")
     else:
@@ -38,6 +45,6 @@ def judge(run: Run, view: Listener) -> int:
 
     view({"kind": "note", "words": "starting the judge"})
     code = audit_once(run, listen)
-    if not run.result.exists():
+    if problems or not run.result.exists():  # it may be of an earlier round
         raise AftershockError("; ".join(problems) or f"no result; see {run.logs}")
     return code

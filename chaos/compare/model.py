@@ -79,7 +79,7 @@ class Pair(Topics):
 
 class Comparison(BaseModel):
     """What is asked. rate: bytes read a second, of both sides together. timestamps: whether another timestamp is a
-    difference. examples: records named for each kind and topic."""
+    difference. examples: records named for each kind and topic. every_s: time from round to round; None: it is one."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -89,6 +89,7 @@ class Comparison(BaseModel):
     rate: float | None = None
     timestamps: bool = False
     examples: int = 5
+    every_s: float | None = None
 
     def save(self, run: Run) -> None:
         """Write the file."""
@@ -152,19 +153,38 @@ class TopicResult(Topics):
         totals = {kind: sum(p.found.get(kind, 0) for p in self.partitions) for kind in KINDS}
         return {kind: count for kind, count in totals.items() if count}
 
+    def lines(self) -> Iterator[str]:
+        """Yield the result as lines of text."""
+        a, b = self.records
+        yield f"{self.name}: {a:,} records in A, {b:,} in B, {self.matched:,} the same; {self.matching}"
+        for kind, count in self.found.items():
+            at = [f"{p.partition} ({p.found[kind]:,})" for p in self.partitions if p.found.get(kind)]
+            more = f" and {len(at) - 8} more" if len(at) > 8 else ""
+            yield f"  {kind.replace('_', ' ')}: {count:,} {KINDS[kind]}; partition {', '.join(at[:8])}{more}"
+            yield from (f"    {_example(e)}" for e in self.examples if e.kind == kind)
+        if self.shifts_ms:
+            yield f"  timestamps of B minus A: {self.shifts_ms[0]:,} to {self.shifts_ms[1]:,} ms"
+        yield from (f"  note: {note}" for note in self.notes)
+
 
 class ComparisonResult(BaseModel):
-    """The result for scripts: `result.json`."""
+    """The result for scripts: `result.json`. rounds: how many a comparison has had that goes on; None: it is one."""
 
     verdict: Verdict
     sentence: str
     created_us: int
     seconds: float
     topics: list[TopicResult]
+    rounds: int | None = None
 
     @classmethod
-    def of(cls, asked: Comparison, topics: list[TopicResult], created_us: int, seconds: float) -> ComparisonResult:
-        """Return the result with its verdict: a difference decides, then what could not be compared."""
+    def of(
+        cls, asked: Comparison, topics: list[TopicResult], created_us: int, seconds: float, rounds: int | None = None
+    ) -> ComparisonResult:
+        """Return the result with its verdict: a difference decides, then what could not be compared.
+
+        The next round decides what is behind in this one.
+        """
         differing = [*DIFFERENCES, *(("retimed",) if asked.timestamps else ())]
         found = {kind: sum(t.found.get(kind, 0) for t in topics) for kind in KINDS}
         wrong = [f"{found[kind]:,} {kind.replace('_', ' ')}" for kind in differing if found[kind]]
@@ -174,32 +194,26 @@ class ComparisonResult(BaseModel):
         if not wrong and found["unknown"]:
             verdict = "inconclusive"
             said = f"{found['unknown']:,} records are not comparable, see the notes"
-        elif not wrong and behind:
+        elif not wrong and behind and rounds is None:
             verdict, said = "inconclusive", "records were written meanwhile; compare again when no application writes"
         elif not wrong and not any(sum(t.records) for t in topics):
             verdict, said = "inconclusive", "there is no record on either side"
         said = said or "no difference"
         sentence = f"{said}; {matched:,} records are the same" + (f", {behind:,} are behind" if behind else "")
-        return cls(verdict=verdict, sentence=sentence, created_us=created_us, seconds=seconds, topics=topics)
+        return cls(
+            verdict=verdict, sentence=sentence, created_us=created_us, seconds=seconds, topics=topics, rounds=rounds
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield the result as lines of text."""
         for topic in self.topics:
-            yield from _topic_lines(topic)
-        yield f"{self.verdict}: {self.sentence} ({self.seconds:.0f} s)"
+            yield from topic.lines()
+        yield self.line()
 
-
-def _topic_lines(topic: TopicResult) -> Iterator[str]:
-    a, b = topic.records
-    yield f"{topic.name}: {a:,} records in A, {b:,} in B, {topic.matched:,} the same; {topic.matching}"
-    for kind, count in topic.found.items():
-        at = [f"{p.partition} ({p.found[kind]:,})" for p in topic.partitions if p.found.get(kind)]
-        more = f" and {len(at) - 8} more" if len(at) > 8 else ""
-        yield f"  {kind.replace('_', ' ')}: {count:,} {KINDS[kind]}; partition {', '.join(at[:8])}{more}"
-        yield from (f"    {_example(e)}" for e in topic.examples if e.kind == kind)
-    if topic.shifts_ms:
-        yield f"  timestamps of B minus A: {topic.shifts_ms[0]:,} to {topic.shifts_ms[1]:,} ms"
-    yield from (f"  note: {note}" for note in topic.notes)
+    def line(self) -> str:
+        """Return the verdict and the sentence as a line."""
+        many = f"{self.rounds:,} round{'s' if self.rounds > 1 else ''}, " if self.rounds else ""
+        return f"{self.verdict}: {self.sentence} ({many}{self.seconds:.0f} s)"
 
 
 def _example(example: Example) -> str:

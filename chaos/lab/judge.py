@@ -68,14 +68,14 @@ def audit_once(
     Raises `AftershockError` if the process dies.
     """
     argv = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
-    child = start_checks(run, spark_master, *argv)
+    child = start_checks(run, spark_master, *argv, "--owned")
+    assert child.stdin is not None
     try:
-        assert child.stdin is not None
-        child.stdin.close()
         for event in _read_events(child):
             listener(event)
         code = child.wait()
     finally:
+        child.stdin.close()
         _end(child, run)
     if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
         raise _died(code, run.logs / LOG)

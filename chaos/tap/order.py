@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.relay.roles import Payloads
 from chaos.run.directory import Run, new_run_id
+from chaos.run.locked import locked
 from chaos.run.tap import path_of, tapped
 
 LOCK = "tap.lock"
@@ -37,28 +35,6 @@ class Order:
     tls: bool = False
     authority: Path | None = None
     options: Sequence[str] = ()
-
-
-class Ending:
-    """Whether the tap is asked to end: by a signal, or because its time is over."""
-
-    def __init__(self, for_s: float | None = None) -> None:
-        self._asked = threading.Event()
-        self._until = time.monotonic() + for_s if for_s else None
-
-    def ask(self) -> None:
-        """Ask the tap to end."""
-        self._asked.set()
-
-    @property
-    def asked(self) -> bool:
-        """Whether it is to end."""
-        return self._asked.is_set() or (self._until is not None and time.monotonic() > self._until)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait, at most until it is to end; return whether it is."""
-        self._asked.wait(seconds)
-        return self.asked
 
 
 def place(runs_dir: Path, into: Path | None, resume: Path | None) -> tuple[Run, bool]:
@@ -87,12 +63,6 @@ def place(runs_dir: Path, into: Path | None, resume: Path | None) -> tuple[Run, 
     return Run.create(at.parent, at.name), False
 
 
-@contextmanager
-def locked(run: Run) -> Iterator[None]:
+def held(run: Run) -> AbstractContextManager[None]:
     """Hold the folder of a tap. Raises `UsageError` if another process does."""
-    with (run.path / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another process taps into {run.path}; end it first, or name another folder") from None
-        yield
+    return locked(run.path / LOCK, "taps into")

@@ -24,6 +24,7 @@ from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.credentials import before_existing
 from chaos.cluster.settings import ClusterSpec, Existing, Verbs
 from chaos.drive.stages import ask_settings
+from chaos.ending import Ending
 from chaos.errors import AftershockError, ClusterError, MachineError, RunDirError, UsageError
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata
@@ -42,7 +43,7 @@ from chaos.run.tap import Sitting, TapRecord, path_of, tapped
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, read, save
 from chaos.tap.live import Reader
-from chaos.tap.order import Ending, Order
+from chaos.tap.order import Order
 from chaos.tap.speakers import Process, ambiguous, named, processes
 from chaos.tap.watch import Watch
 from chaos.units import rounded_size

@@ -10,6 +10,7 @@ import numpy as np
 
 from chaos.compare.model import Example, Pair
 from checks.compare import left, match, order
+from checks.compare.earlier import Earlier
 from checks.compare.match import Ints, Tally
 from checks.compare.sides import ROWS_PER_BUCKET, TASKS_PER_CORE, Cut, Files
 from checks.compare.work import Work
@@ -44,7 +45,9 @@ class Matched:
     folder: Path
 
 
-def match_sides(work: Work, pair: Pair, what: Cut, files: Files, folder: Path) -> Matched:
+def match_sides(
+    work: Work, pair: Pair, what: Cut, files: Files, folder: Path, earlier: Earlier | None = None
+) -> Matched:
     """Match both sides by content, and what that leaves by less."""
     blocks = None if pair.whole or pair.compacted else _blocks(what, work.cores)
     total, found = Tally.of(pair.partitions), Found()
@@ -59,6 +62,7 @@ def match_sides(work: Work, pair: Pair, what: Cut, files: Files, folder: Path) -
             match.Task(
                 *(paths, None if whole else bucket, bucket, way, number == 0, pair.compacted, files.dropped, following),
                 *(files.buckets, blocks if number == 0 else None, own, work.asked.examples),
+                earlier.seen if earlier else None,
             )
             for bucket in range(1 if whole else files.buckets)
         ]
@@ -101,30 +105,34 @@ def _blocks(what: Cut, cores: int) -> match.Blocks:
     return match.Blocks(firsts[:-1], starts, size, int(firsts[-1]))
 
 
-def look_at_order(work: Work, done: Matched, rows: int) -> Found:
+def look_at_order(work: Work, done: Matched, rows: int, earlier: Earlier | None = None) -> Found:
     """Return the matched records that are in another order in B."""
     found = Found()
     if done.blocks is None:
         return found
     files = sorted(done.folder.glob("pairs-*"))
-    tasks = [order.Task(files, bucket) for bucket in range(done.blocks.count)]
-    blocks = work.each(order.look, tasks, rows, "audit")
     ends = [*done.blocks.firsts[1:].tolist(), done.blocks.count]
+    past = earlier.highest.tolist() if earlier else [order.FIRST] * len(ends)
+    spans = list(zip(done.blocks.firsts.tolist(), ends, strict=True))
+    tasks = [order.Task(files, i, past=past[p]) for p, span in enumerate(spans) for i in range(*span)]
+    blocks = work.each(order.look, tasks, rows, "audit")
     counts = np.zeros(len(ends), np.int64)
-    for p, (first, end) in enumerate(zip(done.blocks.firsts.tolist(), ends, strict=True)):
+    for p, (first, end) in enumerate(spans):
         if order.in_order(blocks[first:end]):
             continue
         bounds = order.bounds(blocks[first:end])
-        tasks = [order.Task(files, first + i, *bound, examples=work.asked.examples) for i, bound in enumerate(bounds)]
+        own = {"past": past[p], "examples": work.asked.examples}
+        tasks = [order.Task(files, first + i, *bound, **own) for i, bound in enumerate(bounds)]
         again = work.each(order.look, tasks, rows, "audit")
         late, early = sum(b.late for b in again), sum(b.early for b in again)
         fewer_late = late <= early
-        counts[p] = late if fewer_late else early
-        shown = [place for b in again for place in (b.late_examples if fewer_late else b.early_examples)]
+        counts[p] = (late if fewer_late else early) + sum(b.overdue for b in again)
+        shown = [(place, "late in B, after a round without it") for b in again for place in b.overdue_examples]
         detail = "late in B" if fewer_late else "early in B"
+        shown += [(place, detail) for b in again for place in (b.late_examples if fewer_late else b.early_examples)]
         examples = [
-            Example(kind="reordered", partitions=(p, p), offsets=place, detail=detail)
-            for place in shown[: work.asked.examples]
+            Example(kind="reordered", partitions=(p, p), offsets=place, detail=words)
+            for place, words in shown[: work.asked.examples]
         ]
         found.examples += examples
     if counts.any():
@@ -132,13 +140,22 @@ def look_at_order(work: Work, done: Matched, rows: int) -> Found:
     return found
 
 
-def judge_left(work: Work, pair: Pair, what: Cut, rows: int, done: Matched) -> Found:
-    """Return what the rows without a match are."""
+def judge_left(
+    work: Work, pair: Pair, what: Cut, rows: int, done: Matched, earlier: Earlier | None = None
+) -> tuple[Found, Found]:
+    """Return what the rows without a match are, and what the next round looks at again."""
     flags = what.gaps, what.open, what.grew
-    known = left.Known(done.tally.first, done.tally.last, *flags, pair.whole, pair.compacted)
-    tasks = [left.Task(path, side, known, work.asked.examples) for side in (0, 1) for path in done.left[side]]
-    found, shown = Found(), dict[tuple[str, int], list[tuple[int, int, int]]]()
+    begins = earlier.begins if earlier else None
+    known = left.Known(done.tally.first, done.tally.last, *flags, pair.whole, pair.compacted, begins)
+    tasks = [
+        left.Task(path, side, known, work.asked.examples, earlier.carry(side, n) if earlier else None)
+        for side in (0, 1)
+        for n, path in enumerate(done.left[side])
+    ]
+    found, again, shown = Found(), Found(), dict[tuple[str, int], list[tuple[int, int, int]]]()
     for task, one in zip(tasks, work.each(left.judge, tasks, rows, "audit"), strict=True):
+        for kind, counts in one.carried.items():
+            again.add(kind, counts)
         for kind, counts in one.counts.items():
             found.add(kind, counts)
             shown.setdefault((kind, task.side), []).extend(one.examples[kind])
@@ -146,4 +163,4 @@ def judge_left(work: Work, pair: Pair, what: Cut, rows: int, done: Matched) -> F
         for partition, offset, at_ms in sorted(places)[: work.asked.examples]:
             only = [(value, None) if side == 0 else (None, value) for value in (partition, offset, at_ms)]
             found.examples.append(Example(kind=kind, partitions=only[0], offsets=only[1], times_ms=only[2]))
-    return found
+    return found, again

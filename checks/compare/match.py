@@ -27,6 +27,7 @@ IDENTITIES: dict[str, tuple[str, ...]] = {
     "value anywhere": ("value", "headers", "at_ms"),
 }
 """What two records have in common to be matched. A record without a key has its timestamp in place of the key."""
+SEEN = "seen"
 COPY, LIKELY_COPY = 1, 2
 """A record without a match, with content that is matched: with its timestamp, or only without it."""
 
@@ -150,7 +151,8 @@ class Blocks:
 
     def of(self, partition: Ints, offset: Ints) -> Ints:
         """Return the bucket of each place."""
-        found: Ints = self.firsts[partition] + (offset - self.starts[partition]) // self.size
+        behind = np.maximum(0, offset - self.starts[partition])  # what an earlier round carried stands before its start
+        found: Ints = self.firsts[partition] + behind // self.size
         return found
 
 
@@ -158,7 +160,8 @@ class Blocks:
 class Task:
     """A bucket to match (None: the whole files). dropped: offsets that are left out, from and to by side and partition.
 
-    by: how rows that are left go to buckets for the next pass. blocks: None if no order is looked at.
+    by: how rows that are left go to buckets for the next pass. blocks: None if no order is looked at. seen: files of
+    the records that earlier rounds matched; None if there are no rounds.
     """
 
     files: tuple[Sequence[Path], Sequence[Path]]
@@ -173,6 +176,7 @@ class Task:
     blocks: Blocks | None
     folder: Path
     examples: int
+    seen: Sequence[Path] | None = None
 
 
 @dataclass
@@ -225,10 +229,14 @@ def run(task: Task) -> Tally:
     rest = [select(side, side["copy"] == 0) for side in left]
     found = matched(rest[0], rest[1], names)
     _note(task, tally, select(rest[0], found.a), select(rest[1], found.b), part=1)
+    if task.first and task.seen is not None:
+        both = np.intersect1d(identity(rows[0], names), identity(rows[1], names))
+        np.save(task.folder / f"{SEEN}-{task.number:05}.npy", both)
     for side in (0, 1):
         kept = select(rest[side], found.left[side])
         if task.first:
             kept["copy"] = _likely(kept, rows[1 - side], names)
+            kept["copy"][(kept["copy"] == 0) & seen_before(kept, task.seen or (), names)] = COPY
         copies = select(left[side], left[side]["copy"] != 0)
         kept = {name: np.concatenate([kept[name], copies[name]]) for name in kept}
         tally.left += len(kept["offset"])
@@ -272,6 +280,17 @@ def _likely(kept: Columns, others: Columns, names: Sequence[str]) -> Ints:
     """Return `LIKELY_COPY` for rows with an identity that the other side has too."""
     there = np.isin(identity(kept, names), identity(others, names)) if len(kept["offset"]) else np.zeros(0, np.bool_)
     return np.where(there, LIKELY_COPY, 0)
+
+
+def seen_before(rows: Columns, files: Sequence[Path], names: Sequence[str]) -> Flags:
+    """Return whether earlier rounds matched records with the identities of rows. files: sorted identities."""
+    own = identity(rows, names)
+    found = np.zeros(len(own), np.bool_)
+    for file in files if len(own) else ():
+        known = np.load(file, mmap_mode="r")
+        if len(known):
+            found |= known[np.minimum(np.searchsorted(known, own), len(known) - 1)] == own
+    return found
 
 
 def _note(task: Task, tally: Tally, a: Columns, b: Columns, part: int) -> None:

@@ -13,6 +13,7 @@ from chaos.compare.model import Comparison, Pair, Side
 from chaos.errors import ClusterError, MachineError
 from chaos.units import rounded_size
 from checks.compare import read
+from checks.compare.earlier import Earlier, Rebucket, rebucket
 from checks.compare.left import Both
 from checks.compare.match import Flags, Ints
 from checks.compare.work import Work
@@ -24,6 +25,7 @@ ROWS_PER_BUCKET = 1 << 20
 """Most records of both sides in a bucket: a task holds some 200 bytes for each."""
 BYTES_PER_RECORD = 110
 """Upper limit of what a record takes on the disk, in all steps together."""
+GREW = "records were written while they were read, so that the end of A may not have been copied yet"
 Range = tuple[int, int]
 
 
@@ -68,13 +70,24 @@ class Files:
     dropped: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
 
 
-def cut(asked: Comparison, pair: Pair) -> Cut:
-    """Return what is to be read. B is asked before A: so a record below the end of B was below the end of A."""
+class AnotherLog(ClusterError):
+    """A topic is not the one that earlier rounds read: it was made again, or lost its end."""
+
+
+def cut(asked: Comparison, pair: Pair, earlier: Earlier | None = None) -> Cut:
+    """Return what is to be read. B is asked before A: so a record below the end of B was below the end of A.
+
+    Raises `ClusterError`; `AnotherLog` if a log is not the one of earlier rounds.
+    """
     of_b = _ends(asked.b, pair, 1)
     of_a = _ends(asked.a, pair, 0)
     ranges, gaps, notes = [], [], list[str]()
     for side, ends in enumerate((of_a, of_b)):
-        gap = ends.start > 0
+        begins = np.zeros_like(ends.start)
+        if earlier:
+            begins = earlier.begins[side]
+            _check_same(f"{'AB'[side]}: {(pair.a, pair.b)[side]}", ends, earlier.ids[side], begins)
+        gap = ends.start > begins
         lacking = [f"{p} (from {ends.start[p]:,})" for p in np.flatnonzero(gap).tolist()]
         if lacking:
             notes.append(
@@ -83,11 +96,22 @@ def cut(asked: Comparison, pair: Pair) -> Cut:
         held = [f"{p} ({ends.stable[p]:,})" for p in np.flatnonzero(ends.open).tolist()]
         if held:
             notes.append(f"{'AB'[side]} is read to the begin of a transaction that is open in partition {_few(held)}")
-        stable = np.maximum(ends.start, ends.stable).tolist()
-        ranges.append(list(zip(ends.start.tolist(), stable, strict=True)))
+        starts = np.maximum(ends.start, begins)
+        ranges.append(list(zip(starts.tolist(), np.maximum(starts, ends.stable).tolist(), strict=True)))
         gaps.append(gap)
     none = np.zeros(pair.partitions[0], np.bool_), np.zeros(pair.partitions[1], np.bool_)
     return Cut((ranges[0], ranges[1]), (gaps[0], gaps[1]), (of_a.open, of_b.open), none, (of_a, of_b), notes)
+
+
+def _check_same(name: str, ends: Ends, topic_id: str, begins: Ints) -> None:
+    """Raise `AnotherLog` if a topic is not the one that earlier rounds read."""
+    if topic_id and ends.id and topic_id != ends.id:
+        raise AnotherLog(f"{name} was deleted and made again")
+    if (shorter := ends.stable < begins).any():
+        p = int(np.flatnonzero(shorter)[0])
+        raise AnotherLog(
+            f"{name}, partition {p}, ends at {ends.stable[p]:,} and was read to {begins[p]:,}: its log was truncated"
+        )
 
 
 def _ends(at: Side, pair: Pair, side: int) -> Ends:
@@ -126,8 +150,7 @@ def looked_again(asked: Comparison, pair: Pair, what: Cut) -> Cut:
         grew.append(now.end > before.end)
     if not (grew[0].any() or grew[1].any()):
         return what
-    note = "records were written while they were read, so that the end of A may not have been copied yet"
-    return replace(what, grew=(grew[0], grew[1]), notes=[*what.notes, note])
+    return replace(what, grew=(grew[0], grew[1]), notes=[*what.notes, GREW])
 
 
 def _few(names: Sequence[str], most: int = 5) -> str:
@@ -139,9 +162,10 @@ def identity_of(pair: Pair) -> str:
     return "key" if pair.compacted else "content anywhere" if pair.whole else "content"
 
 
-def read_sides(work: Work, pair: Pair, what: Cut, folder: Path) -> Files:
-    """Write the rows of the cut into `folder`. Raises `ClusterError`."""
-    rows = sum(end - start for own in what.ranges for start, end in own)
+def read_sides(work: Work, pair: Pair, what: Cut, folder: Path, earlier: Earlier | None = None) -> Files:
+    """Write the rows of the cut, and what earlier rounds carried, into `folder`. Raises `ClusterError`."""
+    carried = earlier.rows if earlier else 0
+    rows = carried + sum(end - start for own in what.ranges for start, end in own)
     _check_room(rows, pair, folder)
     count, by = _buckets(rows, work), identity_of(pair)
     folders = [folder / "a", folder / "b"]
@@ -160,8 +184,12 @@ def read_sides(work: Work, pair: Pair, what: Cut, folder: Path) -> Files:
         if one.evicted:
             begin, end = dropped[side]
             begin[p], end[p] = what.ranges[side][p][0], max(one.evicted, int(end[p]))
-    paths = sorted(folders[0].glob("*.parquet")), sorted(folders[1].glob("*.parquet"))
-    return Files(paths, rows, count, records, dropped)
+    paths = [sorted(own.glob("*.parquet")) for own in folders]
+    if earlier and carried:
+        again = [[Rebucket(p, own / p.name, by, count) for p in earlier.carried[i]] for i, own in enumerate(folders)]
+        work.each(rebucket, [task for tasks in again for task in tasks], carried, "readback")
+        paths = [[task.into for task in again[side]] + own for side, own in enumerate(paths)]  # they are older
+    return Files((paths[0], paths[1]), rows, count, records, dropped)
 
 
 def _buckets(rows: int, work: Work) -> int:

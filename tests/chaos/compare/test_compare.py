@@ -10,7 +10,8 @@ import pytest
 
 from chaos.compare.model import ComparisonResult
 from chaos.errors import AftershockError, ClusterError
-from checks.compare import sides, stage
+from checks.compare import sides
+from checks.compare import topics as compared
 from tests.chaos.compare.topics import Sent, Topics, sent
 
 pytestmark = pytest.mark.kafka
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def topics(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.setattr(stage, "LATE_S", 0)
+    monkeypatch.setattr(compared, "LATE_S", 0)
     return Topics(bootstrap, tmp_path)
 
 
@@ -39,7 +40,7 @@ def between(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None
         what()
         return found
 
-    monkeypatch.setattr(stage, "cut", cut)
+    monkeypatch.setattr(compared, "cut", cut)
 
 
 def test_a_copy_is_equal(topics: Topics) -> None:
@@ -162,7 +163,7 @@ def test_a_copy_that_is_a_little_late_is_behind_and_not_missing(
     topics.create()
     topics.produce(topics.a, sent(20))
     topics.produce(topics.b, sent(18))
-    monkeypatch.setattr(stage, "wait_for_late", lambda _: topics.produce(topics.b, sent(20)[18:]))
+    monkeypatch.setattr(compared, "wait_for_late", lambda _: topics.produce(topics.b, sent(20)[18:]))
     result = topics.compared()
     assert (result.verdict, kinds(result)) == ("inconclusive", {"behind": 2})
 
@@ -200,7 +201,7 @@ def test_a_log_that_ends_earlier_than_before_was_truncated(topics: Topics, monke
         found.ends[1].stable[1] += 3
         return found
 
-    monkeypatch.setattr(stage, "cut", longer)
+    monkeypatch.setattr(compared, "cut", longer)
     with pytest.raises(ClusterError, match="partition 1, ended at 13 and ends at 10 now: its log was truncated"):
         topics.compared()
 

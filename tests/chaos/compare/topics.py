@@ -67,10 +67,15 @@ class Topics:
 
     def create_again(self, topic: str, partitions: int = 2) -> None:
         """Delete a topic and create it again."""
-        self.admin.delete_topics([topic])[topic].result(30)
-        wait_until(lambda: topic not in self.admin.list_topics(timeout=10).topics, 30, "the topic is still there")
+        if topic in self.admin.list_topics(timeout=10).topics:
+            self.delete(topic)
         self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
         self._await_leaders({topic})
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        self.admin.delete_topics([topic])[topic].result(30)
+        wait_until(lambda: topic not in self.admin.list_topics(timeout=10).topics, 30, "the topic is still there")
 
     def _await_leaders(self, topics: set[str]) -> None:
         def led() -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.ending import Ending
 from chaos.errors import UsageError
 from chaos.run.directory import Run
 from chaos.run.tap import TapRecord
-from chaos.tap.order import LOCK, Ending, locked, place
+from chaos.tap.order import LOCK, held, place
 
 
 def made(path, judged=False):
@@ -53,9 +54,9 @@ def test_to_go_on_needs_the_folder_of_a_tap(tmp_path):
 
 def test_two_processes_do_not_tap_into_one_folder(tmp_path):
     run = made(tmp_path / "tap")
-    with locked(run), pytest.raises(UsageError, match="another process taps into"), locked(run):
+    with held(run), pytest.raises(UsageError, match="another process taps into"), held(run):
         pass
-    with locked(run):
+    with held(run):
         pass
 
 

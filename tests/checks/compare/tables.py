@@ -15,7 +15,7 @@ from checks.compare import buckets, match
 from checks.compare.judge import match_sides
 from checks.compare.read import hashes
 from checks.compare.sides import Cut, Ends, Files, identity_of
-from checks.compare.stage import found_in
+from checks.compare.topics import found_in
 from checks.compare.work import Work
 
 
@@ -105,7 +105,7 @@ def judged(
     nothing = [(each, each) for each in zeros]
     files = Files((paths[0], paths[1]), len(a) + len(b), parts, (zeros[0], zeros[1]), (nothing[0], nothing[1]))
     done = match_sides(work, pair, what, files, run.path)
-    found = found_in(work, pair, what, files, done)
+    found, _ = found_in(work, pair, what, files, done)
     totals = {kind: int(counts.sum()) for kind, counts in found.counts.items()}
     at = {kind: {p: int(n) for p, n in enumerate(counts) if n} for kind, counts in found.counts.items()}
     return Judged({"same": int(done.tally.matched.sum())} | totals, at, found.examples)

@@ -1,0 +1,21 @@
+"""A folder that one process at a time works in."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chaos.errors import UsageError
+
+
+@contextmanager
+def locked(lock: Path, doing: str) -> Iterator[None]:
+    """Hold a file of a folder. doing: the work of a process that holds it. Raises `UsageError` if another one does."""
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process {doing} {lock.parent}; end it first, or name another folder") from None
+        yield
