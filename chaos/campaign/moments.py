@@ -15,7 +15,7 @@ from chaos.campaign.mechanisms import with_mechanisms
 from chaos.campaign.score import this_machine
 from chaos.campaign.subject import Raw, Subject, dump, raw_of
 from chaos.lab.lab import FinishedRun
-from chaos.relay.roles import MomentApi
+from chaos.relay.roles import MomentApi, StepApi
 from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
@@ -110,7 +110,8 @@ def by_interest(moments: Collection[Moment]) -> list[Moment]:
     """Return moments, the most interesting ones first, and those last that may not come again.
 
     These are less than a tenth of their kind: single frames crossed. Work right after a change of the group is among
-    them if it followed at most half of the changes. A run that waits for them in vain is a long one.
+    them if it followed at most half of the changes, and so is a Fetch of an instance that leaves: it is in a race with
+    the end. A run that waits for them in vain is a long one.
     """
     often = Counter[tuple[str, str]]()
     for moment in moments:
@@ -119,6 +120,7 @@ def by_interest(moments: Collection[Moment]) -> list[Moment]:
     def place(moment: Moment) -> tuple[bool, int, bool, str, str]:
         expected = moment.of_change and (moment.api in MEMBERSHIP or 2 * moment.count > often[moment.app, moment.after])
         by_chance = not expected and 10 * moment.count < often[moment.app, moment.name]
+        by_chance |= moment.after.startswith("LeaveGroup") and moment.api not in get_args(StepApi)
         return by_chance, _ORDER.index(moment.api), moment.side == "response", moment.name, moment.after
 
     return sorted(moments, key=place)

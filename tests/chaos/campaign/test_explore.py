@@ -160,6 +160,14 @@ def test_work_that_seldom_followed_a_change_of_the_group_is_crashed_after_the_wo
     assert by_interest([seldom, fetched]) == [seldom, fetched]  # there is no better place
 
 
+def test_a_fetch_of_an_instance_that_leaves_is_crashed_last():
+    left = Moment("billing", "LeaveGroup response", "LeaveGroup request", 1)
+    fetched = replace(left, name="Fetch request")
+    joined = Moment("billing", "Fetch request", "OffsetFetch response", 1)
+    ended = Moment("billing", "EndTxn request", "LeaveGroup request", 1)
+    assert by_interest([fetched, left, joined, ended]) == [ended, left, joined, fetched]
+
+
 def test_a_crash_that_held_is_described_as_held_and_by_what_it_repeated(plan):
     assert plan.describe(run("kill", "pass")) == "held"
     assert plan.describe(run("kill", "pass", **{DOUBLED: "sent again"})) == f"held: {DOUBLED} 2"
