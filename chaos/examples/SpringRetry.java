@@ -31,11 +31,14 @@ public class SpringRetry {
         var consumers = new DefaultKafkaConsumerFactory<String, String>(Map.of(
                 "bootstrap.servers", System.getenv("KAFKA_BOOTSTRAP_SERVERS"),
                 "auto.offset.reset", "earliest",
+                "session.timeout.ms", "6000",
                 "key.deserializer", StringDeserializer.class,
                 "value.deserializer", StringDeserializer.class));
         var factory = new ConcurrentKafkaListenerContainerFactory<String, String>();
         factory.setConsumerFactory(consumers);
-        factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(50, FixedBackOff.UNLIMITED_ATTEMPTS)));
+        var handler = new DefaultErrorHandler(new FixedBackOff(50, FixedBackOff.UNLIMITED_ATTEMPTS));
+        handler.setSeekAfterError(false); // the other orders of the poll are kept, and not fetched again
+        factory.setCommonErrorHandler(handler);
         return factory;
     }
 
