@@ -130,12 +130,14 @@ class Lab:
         self.lenders = [Lender(folder, number) for number in range(1, workers + 1)]
         self._driving: dict[int, Run] = {}
         self._judge: Judge | None = None
+        self._leaving = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._leaving = True
         for worker, lender in enumerate(self.lenders):
             if run := self._driving.get(worker):
                 end_all(run.path)
@@ -173,9 +175,14 @@ class Lab:
         with self._lock:
             if self._judge is None:
                 self.listener.doing("starting Spark")
-                self._judge = Judge(Run.create_numbered(self.folder, "judge-"), spark_master=self._spark_master)
+                self._judge = Judge(Run.create_numbered(self.folder, "judge-"), self._heard, self._spark_master)
         self._judge.wait_ready()
         return self._judge
+
+    def _heard(self, event: Event) -> None:
+        """Show why the judge takes longer to end. What it says before is of runs, which have it in their events."""
+        if self._leaving and event["kind"] == "note":
+            self.listener.doing(event["words"])
 
     def _drive(self, run: Run, resolved: Resolved, lender: Lender | None, events: EventLog) -> str:
         """Return why the drive broke off, or an empty string."""

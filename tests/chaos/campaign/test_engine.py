@@ -14,7 +14,7 @@ from chaos.campaign.engine import Budget, Listed, Queue, Trial, run_campaign
 from chaos.campaign.folder import RUNS, Asked, Folder, resumed
 from chaos.campaign.subject import load_subject
 from chaos.errors import ClusterError, ResolveError, RunDirError, UsageError
-from chaos.lab.lab import FinishedRun
+from chaos.lab.lab import FinishedRun, Lab
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
@@ -294,3 +294,27 @@ def test_a_file_of_a_run_is_named_as_it_is_in_the_folder_of_the_campaign(tmp_pat
     finished = FinishedRun(Run(tmp_path / "r-1"), 7, outcome, 1.0)
     stored = engine.observed(Trial("r-1", load_subject("clean-run"), "p"), finished, tmp_path)
     assert stored.sentence.endswith("see r-1/logs/broker-1.log, judge-1/logs/checks.log and /tmp/logs/x.")
+
+
+def test_a_lab_shows_why_its_judge_takes_longer_to_end_and_nothing_that_it_says_of_runs(tmp_path, monkeypatch):
+    said: list[str] = []
+
+    class Judge:
+        def __init__(self, home, listener, spark_master):
+            self.listener = listener
+
+        def wait_ready(self):
+            self.listener({"kind": "note", "words": "of a run"})
+
+        def __exit__(self, *_):
+            self.listener({"kind": "note", "words": "keeping the classes"})
+            self.listener({"kind": "stage", "stage": "spark"})
+
+    class Listener(ProgressListener):
+        def doing(self, message):
+            said.append(message)
+
+    monkeypatch.setattr("chaos.lab.lab.Judge", Judge)
+    with Lab(tmp_path, Listener()) as lab:
+        lab._ready_judge()
+    assert said == ["starting Spark", "keeping the classes"]
