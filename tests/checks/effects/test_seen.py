@@ -51,6 +51,8 @@ def test_a_fetch_is_of_one_incarnation(instance, at_us, same):
         ([row("started", 1), row("exited", 5)], 6, [(1, 5, f"{BY_ITSELF} (exit code None)")]),
         ([row("exited", 5)], None, []),  # of what was never seen to start
         ([row("started", 7), row("exited", 5, STOPPED), row("started", 1)], None, [(1, 5, ASKED), (7, None, "")]),
+        ([row("started", 1), row("exited", 5, STOPPED), row("started", 7), row("exited", 9, STOPPED)], None,
+         [(1, 5, ASKED), (7, 9, ASKED)]),
     ],
 )  # fmt: skip
 def test_incarnations_come_from_starts_and_ends_in_order(rows, stop_us, lives):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,11 +52,16 @@ def who(rows):
     return sorted({row["instance"].removeprefix("billing/") for row in rows})
 
 
+WAITS = [("slow", 60, 80), ("quick", 70, 71)]
+
+
 def test_what_was_fetched_and_acquired_of_an_input(wire_of):
     wire = wire_of(
         FOUND,
-        FOUND | {"partition": 4},
+        FOUND | {"partition": 4, "kind": "missing"},
         FOUND | {"offset": None, "partition": None},
+        FOUND | {"partition": 1, "offset": 0},
+        FOUND | {"partition": 2, "offset": 0},
         fetched=[
             batch("in it", 90, 110),
             batch("first", AT, 110, asked_offset=None),
@@ -67,6 +74,11 @@ def test_what_was_fetched_and_acquired_of_an_input(wire_of):
             batch("elsewhere", 90, 110, topic="invoices"),
             batch("other", 90, 110) | {"instance": "audit/1"},
             batch("fourth", 90, 110, partition=4, made=True),
+            batch("begin", 0, 0, partition=1, asked_offset=None),
+            *(
+                batch(who, 0, 0, partition=2, asked_us=asked, answered_us=at, asked_offset=0)
+                for who, asked, at in WAITS
+            ),
             *(batch("often", 90, 110, asked_us=n, answered_us=n) for n in range(200, 200 + MANY + 2)),
             *(batch("beyond", 150, 160, asked_offset=n, answered_us=n) for n in (77, AT + 1)),
             batch("unanswered", 150, 160, asked_offset=150, answered_us=None, asked_us=1),
@@ -78,7 +90,9 @@ def test_what_was_fetched_and_acquired_of_an_input(wire_of):
             batch("share elsewhere", 90, 110, topic="invoices"),
         ],
     )
-    first, fourth, nowhere = wire.seen()
+    first, fourth, nowhere, begin, waits = wire.seen()
+    assert who(begin.fetches) == ["begin"]
+    assert [row["instance"] for row in waits.fetches] == ["billing/quick", "billing/slow"], "by the answer"
     assert who(first.fetches) == ["first", "in it", "last", "often", "share"]
     assert [row["answered_us"] for row in first.fetches[-MANY:]] == list(range(200, 200 + MANY))
     assert [(row["asked_offset"], row["made"]) for row in first.fetches if row["instance"] == "billing/share"] == [
@@ -125,6 +139,18 @@ def test_what_was_committed_past_an_input(wire_of):
             [end("killed while aborted", 72, committed=False, error=None), begin("killed while aborted", 75)],
         ),
         "tried later": ("aborted", [begin("tried later", 75), end("tried later", 80, error=None)]),
+        "tried before and after": (
+            "open",
+            [
+                *(end("tried before and after", at_us, error=None) for at_us in (72, 80)),
+                begin("tried before and after", 75),
+            ],
+        ),
+        "tried, then aborted": (
+            "aborted",
+            [end("tried, then aborted", 72, error=None), end("tried, then aborted", 74, committed=False)],
+        ),
+        "goes on": ("ok", [end("goes on", 72, call="AddPartitionsToTxn"), end("goes on", 74)]),
     }
     wire = wire_of(
         commits=[
@@ -187,9 +213,9 @@ def test_what_the_stories_of_a_run_share(wire_of):
         ],
         "membership": [
             *(said(1, "LeaveGroup", 31), said(1, "LeaveGroup", 30), said(2, "Heartbeat", 30, 31)),
+            said(1, "SyncGroup", 23, 24),  # of another connection, and so before the others in the ledger
             *(said(1, "JoinGroup", 10, 12), said(1, "SyncGroup", 13, 14), said(1, "SyncGroup", 20)),
             said(1, "JoinGroup", 20, 22, owned=[{"topic": "orders", "partitions": [0]}]),
-            said(1, "SyncGroup", 23, 24),
         ],
         "connections": [
             {"instance": "billing/1", "library": "librdkafka", "library_version": "2.5.0"},
@@ -213,7 +239,8 @@ def test_what_the_stories_of_a_run_share(wire_of):
 
 
 def test_the_write_of_an_effect_is_the_last_attempt_of_the_batch_with_its_offset(wire_of):
-    """Near misses: the batches before and behind it, another partition, a retry of another session, and a marker."""
+    """Near misses: the batches before and behind it, another partition, a retry of another session, a marker, and an
+    error, whose answer has -1 as offset."""
 
     def produced(who, at, asked_us=20, outcome="ok", **more):
         row = {"instance": f"billing/{who}", "topic": "invoices", "partition": 0, "records": 3, "outcome": outcome}
@@ -224,13 +251,14 @@ def test_the_write_of_an_effect_is_the_last_attempt_of_the_batch_with_its_offset
         row = {"topic": "invoices", "partition": 0, "producer_id": 7, "producer_epoch": 0}
         return row | {"base_sequence": sequence, "base_offset": offset} | more
 
-    places = [f"invoices/0 offset {at}" for at in ("1,009", "1,010", "1,012", "1,013", "2,000")]
+    places = [f"invoices/0 offset {at}" for at in ("1,009", "1,010", "1,012", "1,013", "2,000", "0")]
     (seen,) = wire_of(
         FOUND | {"places": [*places, "row 1,011"]},
         produced=[
             *(produced("a", 1010), produced("b", 1010, 30), produced("c", 1013), produced("d", 1009, partition=1)),
             *(produced("e", 40, 40, "unknown"), produced("f", 40, 50, "unknown", producer_epoch=1)),
             *(produced("g", 50, 40, "unknown"), produced("h", 60, 60, "unknown", producer_id=None)),
+            produced("i", 70, outcome="fail", base_offset=-1),
         ],
         log=[logged(40, 2000), logged(50, 2000, control="commit"), logged(60, 2000, producer_id=None)],
     ).seen()
@@ -321,3 +349,16 @@ def test_without_a_wire_ledger_the_lanes_have_effects_alone(spark, tmp_path):
         pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
         write_lanes(spark, run, fake.resolved)
         assert len(audit_rows(run, "app_series")) == effects and not audit_rows(run, "app_ownership")
+
+
+def test_an_effect_that_was_not_read_or_is_on_other_machines_has_no_lane(spark, tmp_path):
+    fake = FakeRun(tmp_path, SCENARIO)
+    run = fake.write().run
+    write_lanes(spark, run, fake.resolved)
+    assert not audit_rows(run, "app_series"), "it has no table"
+    folder = run.audit / INPUTS / "invoices"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
+    elsewhere: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"))
+    write_lanes(elsewhere, run, fake.resolved)
+    assert not audit_rows(run, "app_series")

@@ -1,0 +1,59 @@
+"""What findings name: ids as their producers wrote them, values, the slowest effects, and how early effects are."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.effects.findings import sentence
+from tests.checks.effects.story import SCENARIO, TOPIC, Story
+from tests.support.fake_runs import T0
+
+pytestmark = pytest.mark.spark
+
+NUMBERS = SCENARIO.replace("{{id}}", "{{id:number}}")
+
+
+def words(story, kind):
+    return [sentence(f, T0) for f in story.findings if f["kind"] == kind]
+
+
+def test_a_missing_input_has_the_id_that_its_producer_wrote(spark, tmp_path):
+    s = Story(tmp_path / "story", scenario=NUMBERS)
+    s.input(0)
+    assert s.judge(spark)["missing"] == 1
+    assert words(s, "missing")[0].startswith(f"{s.id(0, kind='number')} (orders/0 offset 0,")
+
+
+def test_the_slowest_effects_are_named_and_inputs_without_one_are_not(spark, tmp_path):
+    s = Story(tmp_path / "story")
+    for seq in range(4):
+        s.input(seq)
+    for seq, after in ((0, 0.4), (1, 0.9), (2, 0.6)):
+        s.effect(seq, at=seq + after)
+    assert s.judge(spark)["missing"] == 1
+    assert [f["id"] for f in s.findings if f["kind"] == "late"] == [s.id(1), s.id(2), s.id(0)]
+
+
+def test_times_are_rounded_up_to_whole_milliseconds(spark, tmp_path):
+    s = Story(tmp_path / "story")
+    s.input(0)
+    s.effect(0, at=0.500001)
+    s.judge(spark)
+    assert s.late() == 0.401
+
+
+def test_the_earliest_effect_says_how_wrong_a_clock_is(spark, tmp_path):
+    s = Story(tmp_path / "story")
+    for seq, at in ((0, -3600), (1, 1.5)):
+        s.input(seq)
+        s.effect(seq, at=at)
+    s.judge(spark)
+    assert s.late().startswith("1 effects are before their inputs, by up to 3600s")
+
+
+def test_a_value_that_is_missing_is_named_as_such(spark, tmp_path):
+    s = Story(tmp_path / "story", f"{TOPIC}, equals: $.amount")
+    s.input(0, value="1")
+    s.effect(0)
+    assert s.judge(spark)["wrong"] == 1
+    assert "has no value in invoices and not 1" in words(s, "wrong")[0]
