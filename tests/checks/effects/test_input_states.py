@@ -51,3 +51,15 @@ def test_a_uuid_of_another_run_is_no_effect_of_an_input(spark, tmp_path, own, mi
     id_ = s.id(0, kind="uuid")
     s.effect(id_ if own else id_.replace(s.ids.run_token, "0" * 8), at=1)
     assert s.judge(spark) == CLEAN | {"missing": missing}
+
+
+def test_a_sum_of_inputs_that_no_application_could_read_is_not_missing(spark, tmp_path):
+    """Its record was aborted, and the outcome of the send that followed is unknown and not in the log."""
+    s = Story(tmp_path / "story", "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer")
+    s.input(0, "unknown", txn=1, copies=0)
+    s.logged(0, value=("1", "anna"), committed=False)
+    row = {"producer": "shop/1", "incarnation": 1, "txn": 1, "outcome": "unknown", "began_us": T0, "ended_us": T0}
+    s.fake.ledger["transactions"] = [row]
+    s.sends.append(s.sends[-1] | {"incarnation": 2, "txn": None})
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
+    assert s.totals["missing"]["examined"] == 0

@@ -6,7 +6,7 @@ import pytest
 
 from checks.effects.findings import sentence
 from tests.checks.effects.story import SCENARIO, TOPIC, Story
-from tests.support.fake_runs import T0
+from tests.support.fake_runs import SECOND, T0
 
 pytestmark = pytest.mark.spark
 
@@ -57,3 +57,32 @@ def test_a_value_that_is_missing_is_named_as_such(spark, tmp_path):
     s.effect(0)
     assert s.judge(spark)["wrong"] == 1
     assert "has no value in invoices and not 1" in words(s, "wrong")[0]
+
+
+def test_no_more_than_the_five_slowest_effects_are_named(spark, tmp_path):
+    s = Story(tmp_path / "story")
+    for seq in range(7):
+        s.input(seq)
+        s.effect(seq, at=1.5 * seq + 0.4)
+    assert s.judge(spark)["missing"] == 0
+    assert [f["id"] for f in s.findings if f["kind"] == "late"] == [s.id(seq) for seq in (6, 5, 4, 3, 2)]
+
+
+def test_only_effects_of_inputs_are_examined_for_values_and_duplicates(spark, tmp_path):
+    s = Story(tmp_path / "story", f"{TOPIC}, equals: $.amount")
+    s.input(0, value="1")
+    s.effect(0, value="1")
+    s.effect("no-id-of-ours", at=1)
+    assert s.judge(spark)["unexpected"] == 1
+    examined = {kind: s.totals[kind]["examined"] for kind in ("duplicate", "wrong", "unexpected")}
+    assert examined == {"duplicate": 1, "wrong": 1, "unexpected": 2}
+
+
+def test_an_input_that_is_acknowledged_in_the_microsecond_of_a_fault_is_examined(spark, tmp_path):
+    s = Story(tmp_path / "story", bounds="{behind: {max: 5}}")
+    s.input(0)
+    s.effect(0)
+    row = {"fault": "crash", "kind": "app.kill", "target": "billing/1", "evidence": "", "phase": "injected"}
+    s.fake.ledger["faults"].append(row | {"at_us": T0 + SECOND // 10})
+    assert s.judge(spark)["behind"] == 1
+    assert s.totals["behind"]["examined"] == 1
