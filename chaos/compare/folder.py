@@ -16,7 +16,7 @@ Listener = Callable[[Event], None]
 
 
 def place(runs_dir: Path, into: Path | None, asked: Comparison) -> Run:
-    """Return a folder with what is asked: a new one, or that of rounds that go on.
+    """Return a folder with what is asked: a new one, or the one of rounds that go on.
 
     Raises `UsageError` if `into` is there already, and no comparison that goes on with what is asked.
     """

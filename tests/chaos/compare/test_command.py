@@ -16,22 +16,10 @@ from typer.testing import CliRunner
 from chaos.cli import app
 from chaos.compare import pairs
 from chaos.errors import AftershockError
-from chaos.install.locations import python_path
 from chaos.run.directory import Run
-from chaos.run.events import read_events
-from chaos.wait import wait_until
-from tests.chaos.compare.topics import Sent, Topics, sent
+from tests.chaos.compare.topics import Sent, Topics, reading, sent
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def topics(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", python_path())
-    topics = Topics(bootstrap, tmp_path)
-    topics.create()
-    return topics
 
 
 def command(topics: Topics, *more: str) -> list[str]:
@@ -98,8 +86,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_process(topics: Topics) -> None:
     argv = [sys.executable, "-m", "chaos", *command(topics, "--into", "mine", "--rate", "1B")]
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     run = Run(Path("mine").absolute())
-    begun = lambda: run.events.exists() and any(e.get("stage") == "readback" for e in read_events(run))  # noqa: E731
-    wait_until(begun, 120, "nothing is read")
+    reading(run)
     running = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
     assert len(running) > 1
     child.send_signal(signal.SIGINT)

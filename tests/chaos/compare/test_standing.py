@@ -15,23 +15,12 @@ import psutil
 import pytest
 
 from chaos.compare.rounds import Rounds
-from chaos.install.locations import python_path
 from chaos.run.directory import Run
-from chaos.run.events import read_events
 from chaos.wait import wait_until
-from tests.chaos.compare.topics import Topics, sent
+from tests.chaos.compare.topics import Topics, reading, sent
 
 pytestmark = pytest.mark.kafka
 RUN = Run(Path("mirror"))
-
-
-@pytest.fixture
-def topics(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", python_path())
-    topics = Topics(bootstrap, tmp_path)
-    topics.create()
-    return topics
 
 
 def argv(topics: Topics, *more: str, every: str = "1s") -> list[str]:
@@ -100,8 +89,7 @@ def test_a_killed_round_is_compared_again(topics: Topics) -> None:
     for topic in (topics.a, topics.b):
         topics.produce(topic, sent(2_000))
     with going(topics, "--rate", "1B") as child:
-        begun = lambda: RUN.events.exists() and any(e.get("stage") == "readback" for e in read_events(RUN))  # noqa: E731
-        wait_until(begun, 120, "nothing is read")
+        reading(RUN)
         running = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
         child.kill()
         child.wait()
@@ -116,8 +104,7 @@ def test_ctrl_c_twice_leaves_a_round_out(topics: Topics) -> None:
     for topic in (topics.a, topics.b):
         topics.produce(topic, sent(2_000))
     with going(topics, "--rate", "1B") as child:
-        begun = lambda: RUN.events.exists() and any(e.get("stage") == "readback" for e in read_events(RUN))  # noqa: E731
-        wait_until(begun, 120, "nothing is read")
+        reading(RUN)
         running = psutil.Process(child.pid).children(recursive=True)
         os.killpg(child.pid, signal.SIGINT)
         wait_until(lambda: "Ctrl-C once more leaves it out" in said(), 30, said)

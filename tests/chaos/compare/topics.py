@@ -16,6 +16,7 @@ from chaos.compare.model import ComparisonResult, Side
 from chaos.compare.pairs import Chosen, prepared
 from chaos.kafka.security import Security
 from chaos.run.directory import Run
+from chaos.run.events import read_events
 from chaos.wait import wait_until
 from checks.compare.stage import compare
 
@@ -112,6 +113,15 @@ class Topics:
         """Compare what a folder asks for."""
         compare(run)
         return ComparisonResult.model_validate_json(run.result.read_text(encoding="utf-8"))
+
+
+def reading(run: Run) -> None:
+    """Wait until a comparison reads records."""
+
+    def begun() -> bool:
+        return run.events.exists() and any(e.get("stage") == "readback" for e in read_events(run))
+
+    wait_until(begun, 120, "nothing is read")
 
 
 def _append(producer: Producer, topic: str, records: Sequence[Sent]) -> None:
