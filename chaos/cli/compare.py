@@ -36,6 +36,7 @@ def compare(
         str, typer.Option(metavar="TEXT", help="Name of a topic in B; {} is its name in A, as in 'primary.{}'.")
     ] = "{}",
     timestamps: Annotated[bool, typer.Option(help="Count another timestamp of a record as a difference.")] = False,
+    settings: Annotated[bool, typer.Option(help="Count another value of a topic's setting as a difference.")] = False,
     rate: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most that is read a second, of both sides, such as 50MiB.")
     ] = None,
@@ -79,10 +80,10 @@ def compare(
         if rounds and every_s is None:
             raise UsageError("--rounds needs --every, such as --every 1h")
         sides = _side("A", a), _side("B", b)
-        settings = {"rate": limit, "examples": examples, "every_s": every_s}
+        more = {"rate": limit, "examples": examples, "every_s": every_s, "settings": settings}
 
         def ask() -> Comparison:
-            return prepared(*sides, Chosen(topics or (), rename), timestamps).model_copy(update=settings)
+            return prepared(*sides, Chosen(topics or (), rename), timestamps).model_copy(update=more)
 
         asked = ask()
         run = folder.place(runs_dir, into, asked)

@@ -31,6 +31,10 @@ KINDS: dict[str, str] = {
 DIFFERENCES = ("missing", "extra", "duplicated", "altered", "altered_key", "moved", "reordered")
 
 
+SettingValues = tuple[str | None, str | None]
+"""The value of a setting in A and in B; None if the release of a side does not have the setting."""
+
+
 class Side(BaseModel):
     """A cluster. security: names secrets, and has none."""
 
@@ -55,10 +59,11 @@ class Topics(BaseModel):
 
 
 class Pair(Topics):
-    """Two topics, and what decides how their records are matched."""
+    """Two topics, and what decides how their records are matched. settings: those with other values in B."""
 
     partitions: tuple[int, int]
     compacted: bool = False
+    settings: dict[str, SettingValues] = {}
 
     @property
     def whole(self) -> bool:
@@ -78,8 +83,12 @@ class Pair(Topics):
 
 
 class Comparison(BaseModel):
-    """What is asked. rate: bytes read a second, of both sides together. timestamps: whether another timestamp is a
-    difference. examples: records named for each kind and topic. every_s: time from round to round; None: it is one."""
+    """What is asked.
+
+    rate: bytes read a second, of both sides together. timestamps, settings: whether another timestamp of a record, or
+    another value of a topic's setting, is a difference. examples: records named for each kind and topic. every_s: time
+    from round to round; None: it is one.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -88,6 +97,7 @@ class Comparison(BaseModel):
     pairs: list[Pair]
     rate: float | None = None
     timestamps: bool = False
+    settings: bool = False
     examples: int = 5
     every_s: float | None = None
 
@@ -129,12 +139,14 @@ class PartitionCounts(BaseModel):
 
 
 class TopicResult(Topics):
-    """What was found in two topics. shifts_ms: the smallest and the largest difference of timestamps, B minus A."""
+    """What was found in two topics. shifts_ms: the smallest and the largest difference of timestamps, B minus A.
+    settings: as in `Pair`."""
 
     matching: str
     partitions: list[PartitionCounts]
     examples: list[Example] = []
     shifts_ms: tuple[int, int] | None = None
+    settings: dict[str, SettingValues] = {}
     notes: list[str] = []
 
     @property
@@ -164,6 +176,9 @@ class TopicResult(Topics):
             yield from (f"    {_example(e)}" for e in self.examples if e.kind == kind)
         if self.shifts_ms:
             yield f"  timestamps of B minus A: {self.shifts_ms[0]:,} to {self.shifts_ms[1]:,} ms"
+        for name, values in self.settings.items():
+            of_a, of_b = ("not known to its release" if value is None else value or "empty" for value in values)
+            yield f"  setting {name}: {of_a} in A, {of_b} in B"
         yield from (f"  note: {note}" for note in self.notes)
 
 
@@ -188,6 +203,8 @@ class ComparisonResult(BaseModel):
         differing = [*DIFFERENCES, *(("retimed",) if asked.timestamps else ())]
         found = {kind: sum(t.found.get(kind, 0) for t in topics) for kind in KINDS}
         wrong = [f"{found[kind]:,} {kind.replace('_', ' ')}" for kind in differing if found[kind]]
+        if asked.settings and (settings := sum(len(t.settings) for t in topics)):
+            wrong.append(f"{settings} setting{'s' * (settings > 1)} of topics")
         verdict: Verdict = "differs" if wrong else "equal"
         said = ", ".join(wrong)
         matched, behind = sum(t.matched for t in topics), found["behind"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from chaos.cluster.attached.driver import ANSWER_S, no_topic, reach
-from chaos.compare.model import Comparison, Pair, Side
+from chaos.compare.model import Comparison, Pair, SettingValues, Side
 from chaos.errors import AftershockError, UsageError
 from chaos.kafka import admin
+from chaos.kafka.admin import DescribedSetting
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
@@ -19,6 +20,8 @@ from chaos.kafka.security import Access
 from chaos.relay.log_capture import refusal
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+REPLICAS = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+"""Settings of a topic that name brokers."""
 POLICY, TIMES = "cleanup.policy", "message.timestamp.type"
 
 
@@ -96,13 +99,13 @@ Place = tuple[Kafka, Metadata, str]
 
 def _pair(a: Place, b: Place, timestamps: bool) -> Pair:
     """Return a pair, after a look at its settings and at whether its records can be read."""
-    policies = []
+    found = []
     for side, (kafka, metadata, topic) in zip("AB", (a, b), strict=True):
         try:
-            settings = admin.topic_settings(kafka, topic, (POLICY, TIMES))
+            settings = admin.topic_settings(kafka, topic, None)
         except AftershockError as e:
             raise UsageError(f"{side}: {e}; it says whether the topic is compacted") from None
-        policies.append(settings[POLICY].value)
+        found.append(settings)
         if timestamps and settings[TIMES].value == "LogAppendTime":
             raise UsageError(
                 f"{side}: {topic} has {TIMES}=LogAppendTime, so its timestamps are of the brokers' clock and "
@@ -110,13 +113,25 @@ def _pair(a: Place, b: Place, timestamps: bool) -> Pair:
             )
         _check_readable(side, kafka, metadata, topic)
     numbers = [sum(1 for p in metadata.partitions if p.topic == topic) for _, metadata, topic in (a, b)]
-    compacted = any("compact" in policy for policy in policies)
+    compacted = any("compact" in settings[POLICY].value for settings in found)
     if compacted and numbers[0] != numbers[1]:
         raise UsageError(
             f"{a[2]} is compacted, and has {numbers[0]} partitions in A and {numbers[1]} in B: a key may be in several "
             "partitions, and which of its values is the last one is not known; compare topics of as many partitions"
         )
-    return Pair(a=a[2], b=b[2], partitions=(numbers[0], numbers[1]), compacted=compacted)
+    different = _different(found[0], found[1])
+    return Pair(a=a[2], b=b[2], partitions=(numbers[0], numbers[1]), compacted=compacted, settings=different)
+
+
+def _different(a: Mapping[str, DescribedSetting], b: Mapping[str, DescribedSetting]) -> dict[str, SettingValues]:
+    """Return the values that differ of settings that one of two topics has of itself; None: its release lacks them."""
+    own = {name for side in (a, b) for name, setting in side.items() if setting.level == "topic"} - REPLICAS
+    values = {name: (_value(a, name), _value(b, name)) for name in sorted(own)}
+    return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
+
+
+def _value(settings: Mapping[str, DescribedSetting], name: str) -> str | None:
+    return settings[name].value if name in settings else None
 
 
 def _check_readable(side: str, kafka: Kafka, metadata: Metadata, topic: str) -> None:

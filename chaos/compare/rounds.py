@@ -113,7 +113,11 @@ class Rounds:
 
 def same_question(asked: Comparison, other: Comparison | None) -> bool:
     """Return whether two comparisons have the same sides; their topics may be others by now."""
-    return other is not None and (asked.a, asked.b, asked.timestamps) == (other.a, other.b, other.timestamps)
+
+    def question(of: Comparison) -> tuple[object, ...]:
+        return of.a, of.b, of.timestamps, of.settings
+
+    return other is not None and question(asked) == question(other)
 
 
 def so_far(before: Reached | None, now: TopicResult, examples: int) -> TopicResult:

@@ -234,8 +234,8 @@ def dynamic_of_broker(kafka: Kafka, broker: int, names: Iterable[str]) -> dict[s
     return {c.name: c.value or "" for r in answer.results for c in r.configs if c.config_source == _OF_ONE_BROKER}
 
 
-def topic_settings(kafka: Kafka, topic: str, names: Iterable[str]) -> dict[str, DescribedSetting]:
-    """Return settings of a topic. Raises `UsageError` without the right to see them, else `ClusterError`."""
+def topic_settings(kafka: Kafka, topic: str, names: Iterable[str] | None) -> dict[str, DescribedSetting]:
+    """Return settings of a topic; None: all. Raises `UsageError` without the right to see them, else `ClusterError`."""
     return _levelled(_described(kafka, _TOPIC_RESOURCE, topic, names), f"the settings of topic {topic}")
 
 

@@ -73,6 +73,7 @@ def compared_pair(work: Work, pair: Pair, earlier: Earlier | None) -> tuple[Topi
         partitions=_counts(pair, files, done, found),
         examples=examples,
         shifts_ms=done.tally.shifts,
+        settings=pair.settings,
         notes=[note for note in what.notes if not (earlier and note == GREW)],
     )
     highest = np.maximum(done.tally.last[0], earlier.highest if earlier else -1)

@@ -252,3 +252,19 @@ def test_another_timestamp_is_a_difference_only_if_it_is_asked_for(topics: Topic
     result = topics.compared()
     assert (result.verdict, kinds(result), result.topics[0].shifts_ms) == ("equal", {"retimed": 1}, (0, 7))
     assert topics.compared(timestamps=True).verdict == "differs"
+
+
+@pytest.mark.parametrize(("own", "verdict"), [({}, "equal"), ({"retention.ms": "1000000000"}, "differs")])
+def test_settings_are_a_difference_only_if_they_are_asked_for(
+    topics: Topics, own: dict[str, str], verdict: str
+) -> None:
+    topics.create(config={"max.message.bytes": "100000"})
+    topics.configure(topics.b, {"max.message.bytes": "100000", **own})
+    for topic in (topics.a, topics.b):
+        topics.produce(topic, sent(4))
+    plain, asked = topics.compared(), topics.compared(settings=True)
+    assert (plain.verdict, asked.verdict) == ("equal", verdict)
+    assert [*plain.topics[0].settings] == [*own]
+    if own:
+        assert asked.sentence.startswith("1 setting of topics; 4 records are the same")
+        assert "  setting retention.ms: 604800000 in A, 1000000000 in B" in [*plain.topics[0].lines()]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from chaos.compare.folder import place
 from chaos.compare.model import ComparisonResult, Side
@@ -66,6 +66,11 @@ class Topics:
             created.result(30)
         self._await_leaders({self.a, self.b})
 
+    def configure(self, topic: str, config: Mapping[str, str]) -> None:
+        """Give a topic these settings, and no others."""
+        (done,) = self.admin.alter_configs([ConfigResource("topic", topic, dict(config))]).values()
+        done.result(30)
+
     def create_again(self, topic: str, partitions: int = 2) -> None:
         """Delete a topic and create it again."""
         if topic in self.admin.list_topics(timeout=10).topics:
@@ -102,11 +107,11 @@ class Topics:
         (deleted,) = self.admin.delete_records([TopicPartition(topic, partition, offset)]).values()
         deleted.result(30)
 
-    def compared(self, timestamps: bool = False) -> ComparisonResult:
+    def compared(self, timestamps: bool = False, settings: bool = False) -> ComparisonResult:
         """Compare A with B and return the result."""
         side = Side(bootstrap=self.bootstrap, security=Security())
-        run = place(self._folder, None, prepared(side, side, Chosen([self.a], self.b), timestamps))
-        return self.judged(run)
+        asked = prepared(side, side, Chosen([self.a], self.b), timestamps)
+        return self.judged(place(self._folder, None, asked.model_copy(update={"settings": settings})))
 
     @staticmethod
     def judged(run: Run) -> ComparisonResult:
