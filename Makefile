@@ -76,8 +76,9 @@ format: setup-dev ## rewrite the code in its style
 	$(BIN)/ruff format .
 
 lock: setup ## pin requirements.txt and requirements-dev.txt again
-	$(BIN)/uv pip compile --quiet --upgrade --no-header --python-version 3.11 requirements.in -o requirements.txt
-	sed -i '1i # Pinned runtime requirements, compiled by `make lock` from requirements.in.' requirements.txt
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --python-version 3.11 requirements.in dags/requirements.in \
+		-o requirements.txt
+	sed -i '1i # Pinned runtime requirements, compiled by `make lock` from requirements.in and dags/requirements.in.' requirements.txt
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --python-version 3.11 --group pyproject.toml:dev \
 		-c requirements.txt -o requirements-dev.txt
 	sed -i '1i # Pinned development requirements, compiled by `make lock` from the group `dev` in pyproject.toml.' requirements-dev.txt

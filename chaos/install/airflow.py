@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, UsageError
 from chaos.install.locations import airflow_home, dags_folder, plugins_folder, python_path
 
 PARSING = {
@@ -24,7 +25,15 @@ threshold, which would end their runs. So the threshold allows for two bad parse
 
 
 def airflow_environment() -> dict[str, str]:
-    """Return the environment of an Airflow with SQLite, only the DAGs of this installation, and no examples."""
+    """Return the environment of an Airflow with SQLite, only the DAGs of this installation, and no examples.
+
+    Raises `UsageError` if Airflow is not installed: the wheel comes without it.
+    """
+    if find_spec("airflow") is None:
+        raise UsageError(
+            "this command needs Airflow, which is not installed here; "
+            "install it with: pip install 'aftershock[airflow]'"
+        )
     home = airflow_home()
     home.mkdir(parents=True, exist_ok=True)
     plugins = {} if _has_entry_point() else {"AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder())}

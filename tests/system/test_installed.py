@@ -75,7 +75,8 @@ def installed() -> Iterator[Installation]:
         uv("build", "--quiet", "--wheel", "--out-dir", folder / "dist", ROOT)
         (wheel,) = (folder / "dist").glob("*.whl")
         uv("venv", "--quiet", "--python", python, environment)
-        uv("pip", "install", "--quiet", "--python", environment, "-c", ROOT / "requirements.txt", wheel)
+        package = f"aftershock[airflow] @ {wheel.as_uri()}"
+        uv("pip", "install", "--quiet", "--python", environment, "-c", ROOT / "requirements.txt", package)
         add_packages_of_others(environment)
         compile_what_runs(environment)
         if os.geteuid() == 0:
@@ -132,6 +133,15 @@ def test_the_wheel_holds_scenarios_gates_dags_pages_and_no_tests(installed: Inst
     ):
         assert f"aftershock/{needed}" in names
     assert {name.partition("/")[0] for name in names} == {"aftershock", "aftershock-0.1.0.dist-info"}
+
+
+def test_airflow_is_an_extra(installed: Installation) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        (metadata,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        needs = [line for line in wheel.read(metadata).decode().splitlines() if line.startswith("Requires-Dist: ")]
+    of_airflow = [line for line in needs if "apache-airflow" in line]
+    assert len(of_airflow) == 2 and all(line.endswith("; extra == 'airflow'") for line in of_airflow), of_airflow
+    assert any("pyspark" in line and "extra ==" not in line for line in needs)
 
 
 def test_every_import_and_every_named_module_in_the_wheel_has_its_own_name(installed: Installation) -> None:

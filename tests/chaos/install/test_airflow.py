@@ -2,9 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 import yaml
 
-from chaos.install.airflow import PARSING
+from chaos.errors import UsageError
+from chaos.install import airflow
+from chaos.install.airflow import PARSING, airflow_environment
 from tests.support.platform import ROOT
 
 NAMES = (
@@ -27,3 +30,11 @@ def test_no_dag_is_deactivated_after_two_parses_that_took_too_long():
 
 def _compose():
     return yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def test_without_airflow_the_line_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    assert airflow_environment()["AIRFLOW_HOME"] == str(tmp_path / "home")
+    monkeypatch.setattr(airflow, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'aftershock\[airflow\]'"):
+        airflow_environment()
