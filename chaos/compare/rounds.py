@@ -29,6 +29,7 @@ FOLDER, REACHED, RESULT, SEEN = "rounds", "reached.json", "result.json", "seen.n
 REMEMBERED_S = 7 * 86_400.0
 """Time for which matched records are remembered: a later copy in B is duplicated, and not extra."""
 NOT_THERE = "its topic is not in A any more, or not chosen"
+CHANGED = "it was not compared in the round before, or its partitions or its cleanup policy changed"
 NOTES = 20
 """Most notes that the result so far has of a pair."""
 
@@ -38,7 +39,8 @@ class Reached(BaseModel):
 
     ends: by side and partition, the first offset that was not read. ids: of the topics. highest: by partition, the
     highest offset of A that was matched. carried: by kind and partition, what the next round looks at again. since:
-    the round that read the logs from their start. so_far: what was found in all rounds since then.
+    the round that read the logs from their start. so_far: what was found in all rounds since then. gone: whether the
+    last round did not compare these topics.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,6 +52,7 @@ class Reached(BaseModel):
     carried: dict[str, list[int]]
     since: int
     so_far: TopicResult
+    gone: bool = False
 
 
 class Round(BaseModel):
@@ -153,13 +156,16 @@ def _sum(was: PartitionCounts, now: PartitionCounts, carried: Mapping[str, int])
 
 
 def reached_in(last: Round | None, pair: Pair) -> Reached | None:
-    """Return the state of a pair after the last round; None if it was not there, or is another one now."""
-    for reached in last.reached if last else []:
-        if (reached.pair.a, reached.pair.b) == (pair.a, pair.b):
-            same = reached.pair.compacted == pair.compacted and reached.pair.whole == pair.whole
-            fewer = any(now < was for was, now in zip(reached.pair.partitions, pair.partitions, strict=True))
-            return widened(reached, pair) if same and not fewer else None
-    return None
+    """Return the state of a pair after the last round; None if it is compared for the first time."""
+    states = [state for state in (last.reached if last else []) if (state.pair.a, state.pair.b) == (pair.a, pair.b)]
+    return states[0] if states else None
+
+
+def goes_on(reached: Reached, pair: Pair) -> bool:
+    """Return whether a pair can be compared behind where the last round ended."""
+    same = reached.pair.compacted == pair.compacted and reached.pair.whole == pair.whole
+    fewer = any(now < was for was, now in zip(reached.pair.partitions, pair.partitions, strict=True))
+    return same and not fewer and not reached.gone
 
 
 def gone(last: Round | None, reached: Sequence[Reached]) -> list[Reached]:
@@ -169,7 +175,8 @@ def gone(last: Round | None, reached: Sequence[Reached]) -> list[Reached]:
     found = []
     for state in former:
         notes = [*dict.fromkeys([*state.so_far.notes, NOT_THERE])]
-        found.append(state.model_copy(update={"so_far": state.so_far.model_copy(update={"notes": notes})}))
+        noted = state.so_far.model_copy(update={"notes": notes})
+        found.append(state.model_copy(update={"so_far": noted, "gone": True}))
     return found
 
 

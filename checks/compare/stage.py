@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from chaos.compare.model import EXIT_CODES, ComparisonResult, Pair, TopicResult, compared
-from chaos.compare.rounds import Reached, Round, Rounds, gone, reached_in, so_far
+from chaos.compare.rounds import CHANGED, Reached, Round, Rounds, goes_on, gone, reached_in, so_far, widened
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import now_us
 from checks.compare.earlier import Earlier
@@ -57,14 +57,17 @@ def _next_of(work: Work, pair: Pair, rounds: Rounds, folder: Path, number: int) 
             pair=pair, ends=none, ids=("", ""), highest=none[0], carried={}, since=number, so_far=whole
         ), whole
     before, why = reached_in(rounds.last, pair), ""
-    if before:
-        try:
-            return _continued(work, pair, Earlier.of(rounds, before, into), before, number)
-        except AnotherLog as e:
-            why = f"{e}; it is compared from its start again, and earlier rounds have what was found before"
-            shutil.rmtree(into)
-            into.mkdir()
-    return _continued(work, pair, Earlier.none(pair, into), None, number, why)
+    try:
+        if before and goes_on(before, pair):
+            state = widened(before, pair)
+            return _continued(work, pair, Earlier.of(rounds, state, into), state, number)
+        why = CHANGED if before else ""
+    except AnotherLog as e:
+        why = str(e)
+        shutil.rmtree(into)
+        into.mkdir()
+    note = f"{why}; it is compared from its start again, and earlier rounds have what was found before" if why else ""
+    return _continued(work, pair, Earlier.none(pair, into), None, number, note)
 
 
 def _continued(

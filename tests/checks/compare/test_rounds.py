@@ -232,6 +232,30 @@ def test_what_was_found_in_a_topic_that_is_gone_stands(logs):
     assert so_far.topics[0].notes == ["its topic is not in A any more, or not chosen"]
 
 
+def test_a_topic_that_comes_back_is_compared_from_its_start(logs):
+    """What it carried was for the round after, in which the topic was not there."""
+    pair = logs()
+    pair.round(K, K[:2])
+    pairs = pair.asked.pairs
+    pair.asked = pair.asked.model_copy(update={"pairs": []})
+    pair.round()
+    pair.asked = pair.asked.model_copy(update={"pairs": pairs})
+    now, so_far = pair.round()
+    assert found(so_far) == found(now) == {"same": 2, "behind": 6}
+    assert "was not compared in the round before" in now.topics[0].notes[0]
+    assert found(pair.round((), K[2:])[1]) == {"same": 8}
+
+
+def test_a_topic_that_becomes_compacted_is_compared_whole(logs):
+    pair = logs()
+    pair.round(K, K[:2])
+    pair.asked.pairs = [pair.asked.pairs[0].model_copy(update={"compacted": True})]
+    assert found(pair.round()[1]) == {"same": 2, "missing": 6}
+    pair.asked.pairs = [pair.asked.pairs[0].model_copy(update={"compacted": False})]
+    now, so_far = pair.round((), K[2:])
+    assert found(so_far) == {"same": 8} and "its cleanup policy changed" in now.topics[0].notes[0]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_rounds_find_what_one_comparison_finds(logs, seed):
     """Records with their own contents, some lost, some repeated, some added, cut at random places."""
