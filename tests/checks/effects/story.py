@@ -17,6 +17,7 @@ from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG
 from chaos.ledger.seal import part_name
 from chaos.setup.names import PRIMARY
+from checks.effects.findings import sentence
 from checks.effects.judge import judge_effects
 from checks.effects.tables import INPUTS, JUDGED
 from checks.evidence import audit_rows
@@ -31,6 +32,9 @@ effects: [{{name: invoices, {effect}}}]
 expect: {{effects: {{invoices: {bounds}}}}}
 """
 TOPIC = "topic: invoices, id: $.order_id"
+COMPACTED = SCENARIO.replace("partitions: 2}}", "partitions: 2, config: {{cleanup.policy: compact}}}}").replace(
+    "{{id}}'}}", "{{id}}', key: one}}"
+)
 
 
 class Story:
@@ -154,3 +158,15 @@ class Story:
 
 def _range(row: dict[str, Any]) -> Any:
     return (row["count"], row["count"] + row["undecided"]) if row["undecided"] else row["count"]
+
+
+def words(story: Story, kind: str) -> list[str]:
+    """Return the sentences of the findings of a kind."""
+    return [sentence(f, T0) for f in story.findings if f["kind"] == kind]
+
+
+def transaction(s: Story, txn: int, outcome: str, committed: bool | None) -> None:
+    """Put the last input into a transaction: how its producer saw it end, and what the log says of the record."""
+    s.sends[-1]["txn"], s.log[-1]["committed"] = txn, committed
+    row = {"producer": "shop/1", "incarnation": 1, "txn": txn, "outcome": outcome, "began_us": T0, "ended_us": T0}
+    s.fake.ledger.setdefault("transactions", []).append(row)
