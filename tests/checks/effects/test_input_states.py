@@ -63,3 +63,12 @@ def test_a_sum_of_inputs_that_no_application_could_read_is_not_missing(spark, tm
     s.sends.append(s.sends[-1] | {"incarnation": 2, "txn": None})
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
     assert s.totals["missing"]["examined"] == 0
+
+
+@pytest.mark.parametrize(("found", "wrong"), [("5", 0), ("6", 1)])
+def test_the_value_of_an_input_is_the_one_of_its_copy_that_has_one(spark, tmp_path, found, wrong):
+    s = Story(tmp_path / "story", "topic: invoices, id: $.order_id, equals: $.amount, value: $.total")
+    s.input(0, copies=2, value="5")
+    s.values[0]["value"] = None
+    s.effect(0, value=found)
+    assert s.judge(spark) == CLEAN | {"wrong": wrong}

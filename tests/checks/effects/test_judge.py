@@ -392,6 +392,15 @@ def test_the_fault_at_which_most_is_behind_counts(spark, story):
     assert s.totals["behind"]["why"].startswith("when worst came")
 
 
+@pytest.mark.parametrize("phase", ["proven", "healed", "failed"])
+def test_only_the_injection_of_a_fault_is_the_moment_of_what_is_behind(spark, story, phase):
+    s = behind(story, ("crash", 0.5))
+    s.fake.ledger["faults"].append(s.fake.ledger["faults"][-1] | {"phase": phase, "at_us": T0 + 2 * SECOND})
+    for seq in range(4):
+        s.effect(seq, at=5)
+    assert s.judge(spark) == CLEAN | {"behind": 1}
+
+
 def test_nothing_is_behind_when_each_effect_came_before_the_fault(spark, story):
     s = behind(story, ("crash", 3.6))
     for seq in range(4):
