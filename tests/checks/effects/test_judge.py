@@ -172,6 +172,14 @@ def test_an_input_without_an_offset_is_lost_if_nothing_was_deleted(spark, story)
     assert words(s, "missing")[0].endswith("(lost_write)")
 
 
+def test_an_input_of_a_partition_that_was_not_read_back_is_lost(spark, story):
+    s = story(inputs=0)
+    s.fake.log_range.clear()
+    s.input(0, copies=0)
+    s.judge(spark)
+    assert words(s, "missing")[0].endswith("(lost_write)")
+
+
 def test_an_input_that_compaction_may_have_removed_is_not_called_lost(spark, story):
     s = story(inputs=0, scenario=COMPACTED)
     s.input(0, copies=0)
@@ -359,6 +367,16 @@ def test_a_wrong_value(spark, story):
     assert words(s, "wrong")[0].startswith(
         f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has 12.51 in invoices and not 12.5 ("
     )
+
+
+def test_each_place_of_a_wrong_value_is_named(spark, story):
+    s = story(f"{TOPIC}, equals: $.amount", inputs=0)
+    s.input(0, value="1")
+    for at in (2, 1):
+        s.effect(0, at=at, value="7")
+    assert s.judge(spark) == CLEAN | {"duplicate": 1, "wrong": 2}
+    (finding,) = [f for f in s.findings if f["kind"] == "wrong"]
+    assert finding["places"] == ["invoices/0 offset 1", "invoices/0 offset 0"]
 
 
 def behind(story, *faults, bounds="{behind: {max: 5}}", inputs=4, **more):

@@ -226,6 +226,14 @@ def test_an_aborted_input_that_is_no_number_leaves_the_sum_decided(spark, story)
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 1}
 
 
+def test_each_place_of_a_key_without_an_input_is_named(spark, story):
+    s = story(SUM, inputs=0)
+    for at in (8, 9):
+        s.effect("eve", at=at, value="1")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 2, "wrong": 0}
+    assert [f["places"] for f in s.findings] == [["invoices/0 offset 0", "invoices/0 offset 1"]]
+
+
 def test_a_wrong_sum_is_examined_only_where_there_is_one(spark, story):
     s = story(SUM, inputs=0)
     for seq, customer in enumerate(("anna", "bob")):
