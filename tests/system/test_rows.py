@@ -159,6 +159,17 @@ def test_rows_without_a_replication_slot_come_again_or_are_named(tmp_path, varia
 
 
 @pytest.mark.kafka
+@NIGHTLY
+@pytest.mark.parametrize(("variant", "twice"), [("insert", True), ("upsert", False)])
+def test_a_sink_that_is_killed_before_its_commit_inserts_again_what_it_does_not_upsert(tmp_path, variant, twice):
+    ended = chaos("run", "app-jdbc-sink-commit", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (invoices,) = ended.result["effects"]
+    assert (ended.code, invoices["counts"]["missing"]) == (0, 0), ended.result["sentence"]
+    assert bool(invoices["counts"]["duplicate"]) is twice
+    assert left_running(tmp_path) == []
+
+
+@pytest.mark.kafka
 @pytest.mark.parametrize(
     ("scenario", "fault"),
     [
