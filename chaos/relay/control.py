@@ -216,7 +216,7 @@ class Proxy(Control):
         return ",".join(f"{host}:{port}" for host, port in addresses.values())
 
     def begin(self, front: str) -> None:
-        """Let the moments at a front begin anew, because a new process begins there."""
+        """Let the moments at a front start from the beginning, because a new process begins there."""
         self._ask({"do": "begin", "front": front})
 
     def broker(self, broker: int, address: Address, port: int = 0) -> None:

@@ -121,7 +121,7 @@ class Book(Generic[T]):
     _last_id: int = 0
 
     def begin(self, front: str) -> None:
-        """Count what a new process at a front does as moments of its own. The switch counts none."""
+        """Count the moments of a new process at a front from the beginning. The switch counts none."""
 
     def add(self, item: T) -> Active[T]:
         """Put a rule or cut in force."""

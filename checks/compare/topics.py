@@ -105,13 +105,13 @@ def found_in(
 
 
 def changing(what: Cut) -> Flags:
-    """Return the partitions of a compacted topic of which a last value may not have been read on one side."""
+    """Return the partitions of a compacted topic where a last value may not have been read on one side."""
     flags: Flags = what.grew[0] | what.grew[1] | what.open[0] | what.open[1]
     return flags
 
 
 def undecided(found: Found, changing: Flags) -> Found:
-    """Return what was found, without differences in partitions of which the last values changed meanwhile."""
+    """Return what was found, without differences in partitions where last values changed meanwhile."""
     if not changing.any():
         return found
     decided = Found()

@@ -1,4 +1,4 @@
-"""What became of inputs of which the ledger, or the log, says only a part."""
+"""What became of inputs where the ledger, or the log, says only a part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_record_is_there_unless_the_log_says_that_it_was_aborted(spark, tmp_pa
 
 
 @pytest.mark.parametrize(("effects", "twice"), [(1, 0), (2, 1)])
-def test_a_record_whose_row_was_lost_has_one_effect(spark, tmp_path, effects, twice):
+def test_a_record_without_a_row_in_the_ledger_has_one_effect(spark, tmp_path, effects, twice):
     s = Story(tmp_path / "story")
     s.input(0)
     s.effect(0)
