@@ -33,6 +33,17 @@ class Ending:
 
 
 @contextmanager
+def handled(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM call a handler meanwhile."""
+    former: dict[int, Any] = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in former.items():
+            signal.signal(number, before)
+
+
+@contextmanager
 def by_signals(ending: Ending, on_first: Callable[[], None]) -> Iterator[None]:
     """Let the first SIGINT or SIGTERM ask for the end, and the second one interrupt the command."""
 
@@ -42,9 +53,5 @@ def by_signals(ending: Ending, on_first: Callable[[], None]) -> Iterator[None]:
         ending.ask()
         on_first()
 
-    former: dict[int, Any] = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled(ask):
         yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

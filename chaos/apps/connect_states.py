@@ -7,7 +7,6 @@ The cause is in the log of one worker, and in this topic.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -70,31 +69,12 @@ def sentences(app: str, states: Iterable[State], began_us: int) -> list[str]:
 
 def read(bootstrap: str, security: Security | None, topic: str) -> list[Record]:
     """Return key, value and timestamp in ms of all records of a topic, as far as brokers answer in time."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import KafkaException
 
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "aftershock-states",  # librdkafka requires one; the consumer never joins it
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-            **librdkafka_settings(security),
-        }
-    )
-    found, deadline = [], time.monotonic() + READ_S
+    from chaos.kafka.whole_topic import records_of
+
+    settings = {"bootstrap.servers": bootstrap, "log_level": 0, **librdkafka_settings(security)}
     try:
-        known = consumer.list_topics(topic, READ_S).topics[topic]
-        waiting = set(known.partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
-        while waiting and time.monotonic() < deadline:
-            for message in consumer.consume(1000, 0.1):
-                if (error := message.error()) is None:
-                    found.append((message.key(), message.value(), message.timestamp()[1]))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    waiting.discard(message.partition())
+        return [(m.key(), m.value(), m.timestamp()[1]) for m in records_of(settings, topic, READ_S)]
     except KafkaException:
-        return found
-    finally:
-        consumer.close()
-    return found
+        return []

@@ -323,6 +323,7 @@ def _list(order: Order, saved: ClusterState | None) -> None:
 def _follow(run: Run, order: Order, view: Any) -> tuple[int, str]:
     """Start the process that acts, show its events, and return the exit code and the reason. Ctrl-C heals."""
     from chaos.drive.single_fault import ENDED, write_order
+    from chaos.ending import handled
     from chaos.processes.process import ProcessId, spawn
 
     write_order(run, order)
@@ -334,17 +335,13 @@ def _follow(run: Run, order: Order, view: Any) -> tuple[int, str]:
         spawned.identity.signal(signal.SIGTERM)
         view.say("healing now; the command ends when the cluster is as before")
 
-    former = {number: signal.signal(number, heal) for number in (signal.SIGINT, signal.SIGTERM)}
     last: Event | None = None
-    try:
+    with handled(heal):
         for event in _events(run, spawned):  # the process is gone when it ends: the command leaves nothing behind
             if event["kind"] == ENDED:
                 last = event
             else:
                 view(event)
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
     return (int(last["code"]), str(last["words"])) if last else (INCONCLUSIVE, _restored(run, order))
 
 

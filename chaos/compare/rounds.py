@@ -34,13 +34,11 @@ NOTES = 20
 """Most notes that the result so far has of a pair."""
 
 
-class Reached(BaseModel):
+class Place(BaseModel):
     """Where a round ended in a pair of topics.
 
     ends: by side and partition, the first offset that was not read. ids: of the topics. highest: by partition, the
-    highest offset of A that was matched. carried: by kind and partition, what the next round looks at again. since:
-    the round that read the logs from their start. so_far: what was found in all rounds since then. gone: whether the
-    last round did not compare these topics.
+    highest offset of A that was matched. carried: by kind and partition, what the next round looks at again.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,6 +48,15 @@ class Reached(BaseModel):
     ids: tuple[str, str]
     highest: list[int]
     carried: dict[str, list[int]]
+
+
+class Reached(Place):
+    """Where a round ended in a pair of topics, and what was found there until then.
+
+    since: the round that read the logs from their start. so_far: what was found in all rounds since then. gone:
+    whether the last round did not compare these topics.
+    """
+
     since: int
     so_far: TopicResult
     gone: bool = False
@@ -112,15 +119,6 @@ class Rounds:
     def result(self, number: int) -> ComparisonResult:
         """Return what a round found. Raises `RunDirError`."""
         return ComparisonResult.model_validate(read_json(self.of(number) / RESULT, "what a round found"))
-
-
-def same_question(asked: Comparison, other: Comparison | None) -> bool:
-    """Return whether two comparisons have the same sides; their topics may be others by now."""
-
-    def question(of: Comparison) -> tuple[object, ...]:
-        return of.a, of.b, of.timestamps, of.settings
-
-    return other is not None and question(asked) == question(other)
 
 
 def so_far(before: Reached | None, now: TopicResult, examples: int) -> TopicResult:
@@ -202,12 +200,18 @@ def widened(reached: Reached, pair: Pair) -> Reached:
 
 def held(run: Run) -> AbstractContextManager[None]:
     """Hold the folder of rounds. Raises `UsageError` if another process does."""
-    return locked(run.path / LOCK, "compares into")
+    words = f"another process compares into {run.path}; end it first, or name another folder"
+    return locked(run.path / LOCK, words)
 
 
 def check_goes_on(run: Run, asked: Comparison, other: Comparison | None) -> None:
     """Raise `RunDirError` if a folder holds no comparison that can go on with what is asked."""
     if other is None or other.every_s is None:
         raise RunDirError(f"{run.path} is there already, and holds no comparison with --every; name another --into")
-    if not same_question(asked, other):
+    if _question(asked) != _question(other):
         raise RunDirError(f"{run.path} compares other clusters, or with other options; name another --into")
+
+
+def _question(of: Comparison) -> tuple[object, ...]:
+    """Return what rounds have in common; the topics of each may be others."""
+    return of.a, of.b, of.timestamps, of.settings

@@ -7,15 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chaos.compare.folder import judge
+from chaos.compare.folder import Listener, judge
 from chaos.compare.model import EXIT_CODES, Comparison, ComparisonResult
 from chaos.compare.rounds import Rounds
 from chaos.ending import Ending
 from chaos.errors import INTERRUPTED, AftershockError
 from chaos.run.directory import Run, read_json
-from chaos.run.events import Event
-
-Listener = Callable[[Event], None]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import MetadataRequest
 
@@ -28,6 +28,7 @@ from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
 from chaos.kafka import admin
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
+from chaos.kafka.whole_topic import records_of
 from chaos.ledger.ids import Id, id_of
 from chaos.ledger.record import run_token
 from chaos.processes.process import ProcessId
@@ -248,7 +249,7 @@ class _Look:
             apps.check()
             self._step()
             before = sizes(found)
-            found = {topic: self._records(topic) for topic in self._written(reads)}
+            found = {topic: records_of(self._settings, topic, WRITE_S) for topic in self._written(reads)}
             if sizes(found) != before:
                 changed = time.monotonic()
             whole = any(n >= INPUTS for n in sizes(found).values())
@@ -267,29 +268,6 @@ class _Look:
 
     def _written(self, reads: Sequence[str]) -> set[str]:
         return {topic for topic in self._wire.produced - {*reads} if not _is_internal(topic)}
-
-    def _records(self, topic: str) -> list[Message]:
-        """Return what is in a topic: its committed records."""
-        consumer = Consumer(
-            {**self._settings, "group.id": "none", "isolation.level": "read_committed", "enable.auto.commit": False,
-             "enable.partition.eof": True}
-        )  # fmt: skip
-        try:
-            partitions = consumer.list_topics(topic, WRITE_S).topics[topic].partitions
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-            left, found = len(partitions), list[Message]()
-            deadline = time.monotonic() + WRITE_S
-            while left and time.monotonic() < deadline:
-                message = consumer.poll(0.2)
-                if message is None:
-                    continue
-                if message.error() is None:
-                    found.append(message)
-                elif message.error().code() == KafkaError._PARTITION_EOF:
-                    left -= 1
-            return found
-        finally:
-            consumer.close()
 
     def _judged(
         self, reads: tuple[str, ...], group: str | None, written: Mapping[str, list[Message]], ids: Sequence[Id]

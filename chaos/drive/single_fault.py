@@ -11,7 +11,6 @@ the reaper of the run restores the brokers of a cluster that exists, and the com
 from __future__ import annotations
 
 import argparse
-import fcntl
 import math
 import random
 import signal
@@ -60,6 +59,7 @@ from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_json
 from chaos.run.events import EventLog
+from chaos.run.locked import locked
 from chaos.scenario.model import Scenario
 from chaos.setup import model as setup
 from chaos.setup.model import PARTITION_TARGETS
@@ -157,11 +157,7 @@ def _opened(run: Run, order: Order, events: EventLog) -> Iterator[Cluster]:
     """Yield the cluster, and leave it afterwards. Raises an `AftershockError` if it cannot be used."""
     if order.up is not None:
         theirs = Run(order.up)
-        with (theirs.path / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"another break of {theirs.path} is under way; wait for its end") from None
+        with locked(theirs.path / LOCK, f"another break of {theirs.path} is under way; wait for its end"):
             yield driver_of(state.load(theirs).driver).attach(theirs)
         return
     with events.stage("deploy", f"connecting to {order.bootstrap}"):

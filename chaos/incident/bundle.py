@@ -146,9 +146,8 @@ def _lifecycle(run: Run) -> Iterator[pa.Table | pa.RecordBatch]:
 def _files(run: Run) -> Iterator[Path]:
     for path in sorted(run.path.rglob("*")):
         parts = path.relative_to(run.path).parts
-        top = (
-            parts[2] if parts[0] == run.clusters.name and len(parts) > 2 else parts[0]
-        )  # a cluster has the same folders
+        beside = parts[0] == run.clusters.name and len(parts) > 2  # such a cluster has the same folders
+        top = parts[2] if beside else parts[0]
         if path.is_file() and not path.is_symlink() and top not in EXCLUDED and not path.name.startswith("."):
             yield path
 

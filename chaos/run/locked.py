@@ -11,11 +11,11 @@ from chaos.errors import UsageError
 
 
 @contextmanager
-def locked(lock: Path, doing: str) -> Iterator[None]:
-    """Hold a file of a folder. doing: the work of a process that holds it. Raises `UsageError` if another one does."""
+def locked(lock: Path, refusal: str) -> Iterator[None]:
+    """Hold a file of a folder. Raises `UsageError` with the refusal if another process does."""
     with lock.open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"another process {doing} {lock.parent}; end it first, or name another folder") from None
+            raise UsageError(refusal) from None
         yield

@@ -65,4 +65,4 @@ def place(runs_dir: Path, into: Path | None, resume: Path | None) -> tuple[Run, 
 
 def held(run: Run) -> AbstractContextManager[None]:
     """Hold the folder of a tap. Raises `UsageError` if another process does."""
-    return locked(run.path / LOCK, "taps into")
+    return locked(run.path / LOCK, f"another process taps into {run.path}; end it first, or name another folder")

@@ -35,7 +35,7 @@ def next_round(work: Work) -> ComparisonResult:
     rounds, began, began_us = Rounds(work.run), time.monotonic(), now_us()
     last, folder = rounds.last, rounds.begin()
     number, since_us = (last.number + 1, last.since_us) if last else (1, began_us)
-    done = [_next_of(work, pair, rounds, folder, number) for pair in work.asked.pairs]
+    done = [_next_of(work, pair, rounds, last, folder) for pair in work.asked.pairs]
     reached, topics = [state for state, _ in done], [topic for _, topic in done]
     result = ComparisonResult.of(work.asked, topics, began_us, time.monotonic() - began, number)
     reached += gone(last, reached)
@@ -46,17 +46,13 @@ def next_round(work: Work) -> ComparisonResult:
     return so_far
 
 
-def _next_of(work: Work, pair: Pair, rounds: Rounds, folder: Path, number: int) -> tuple[Reached, TopicResult]:
+def _next_of(work: Work, pair: Pair, rounds: Rounds, last: Round | None, folder: Path) -> tuple[Reached, TopicResult]:
     """Compare what came to a pair of topics since the last round; return where it ended, and what was found."""
-    into = folder / pair.a
+    into, number = folder / pair.a, last.number + 1 if last else 1
     into.mkdir()
     if pair.compacted:  # each of its records may be a last value
-        whole = compare_topics(work, pair)
-        none = [0] * pair.partitions[0], [0] * pair.partitions[1]
-        return Reached(
-            pair=pair, ends=none, ids=("", ""), highest=none[0], carried={}, since=number, so_far=whole
-        ), whole
-    before, why = reached_in(rounds.last, pair), ""
+        return _continued(work, pair, None, None, number)
+    before, why = reached_in(last, pair), ""
     try:
         if before and goes_on(before, pair):
             state = widened(before, pair)
@@ -71,19 +67,11 @@ def _next_of(work: Work, pair: Pair, rounds: Rounds, folder: Path, number: int) 
 
 
 def _continued(
-    work: Work, pair: Pair, earlier: Earlier, before: Reached | None, number: int, note: str = ""
+    work: Work, pair: Pair, earlier: Earlier | None, before: Reached | None, number: int, note: str = ""
 ) -> tuple[Reached, TopicResult]:
-    """Compare a pair of topics behind what earlier rounds read."""
-    now, left = compared_pair(work, pair, earlier)
+    """Compare a pair of topics behind what earlier rounds read; None: whole, and once."""
+    now, place = compared_pair(work, pair, earlier)
     if note:
         now = now.model_copy(update={"notes": [note, *now.notes]})
-    reached = Reached(
-        pair=pair,
-        ends=left.ends,
-        ids=left.ids,
-        highest=left.highest,
-        carried=left.carried,
-        since=before.since if before else number,
-        so_far=so_far(before, now, work.asked.examples),
-    )
-    return reached, now
+    since, found = before.since if before else number, so_far(before, now, work.asked.examples)
+    return Reached(**dict(place), since=since, so_far=found), now

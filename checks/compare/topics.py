@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from chaos.compare.model import (
     PartitionCounts,
     TopicResult,
 )
+from chaos.compare.rounds import Place
 from checks.compare.earlier import Earlier
 from checks.compare.judge import Found, Matched, judge_left, look_at_order, match_sides
 from checks.compare.match import Flags, Ints
@@ -32,17 +32,7 @@ def compare_topics(work: Work, pair: Pair) -> TopicResult:
     return compared_pair(work, pair, None)[0]
 
 
-@dataclass(frozen=True)
-class Leaves:
-    """Where a round ended in a pair of topics, as `Reached` has it."""
-
-    ends: tuple[list[int], list[int]]
-    ids: tuple[str, str]
-    highest: list[int]
-    carried: dict[str, list[int]]
-
-
-def compared_pair(work: Work, pair: Pair, earlier: Earlier | None) -> tuple[TopicResult, Leaves]:
+def compared_pair(work: Work, pair: Pair, earlier: Earlier | None) -> tuple[TopicResult, Place]:
     """Compare a pair of topics, or what came there since earlier rounds; return what was found, and where it ended.
 
     Raises `ClusterError`; `AnotherLog` if a log is not the one of earlier rounds.
@@ -80,7 +70,8 @@ def compared_pair(work: Work, pair: Pair, earlier: Earlier | None) -> tuple[Topi
     ends = [[end for _, end in own] for own in what.ranges]
     size = max(pair.partitions)
     carried = {kind: np.pad(n, (0, size - len(n))).tolist() for kind, n in again.counts.items()}
-    return result, Leaves((ends[0], ends[1]), (what.ends[0].id, what.ends[1].id), highest.tolist(), carried)
+    ids = what.ends[0].id, what.ends[1].id
+    return result, Place(pair=pair, ends=(ends[0], ends[1]), ids=ids, highest=highest.tolist(), carried=carried)
 
 
 def wait_for_late(began: float) -> None:

@@ -1,4 +1,4 @@
-"""What a topic of states of Kafka Connect tells of connectors and tasks that failed."""
+"""What a topic of states of Kafka Connect says of connectors and tasks that failed."""
 
 import json
 
@@ -17,13 +17,13 @@ def said(part, state, at_s, trace=None):
     return f"status-{part}".encode(), json.dumps(value).encode(), 1_000_000 + round(at_s * 1000)
 
 
-def told(*records):
+def sentences_of(*records):
     return sentences("sink", states_of(records), BEGAN_US)
 
 
 def test_what_runs_pauses_and_is_moved_has_no_sentence():
     states = ("RUNNING", "PAUSED", "UNASSIGNED", "RESTARTING", "RUNNING")
-    assert told(*(said("task-orders-0", state, at) for at, state in enumerate(states))) == []
+    assert sentences_of(*(said("task-orders-0", state, at) for at, state in enumerate(states))) == []
 
 
 @pytest.mark.parametrize(("last", "shown"), [((), "and stayed so"), ((("RUNNING", 9),), "and is RUNNING at the end")])
@@ -32,11 +32,11 @@ def test_a_task_that_failed_is_named_with_its_first_cause_and_its_end(last, show
     records.append(said("task-a-b-0", "RUNNING", 1))
     records += [said("task-a-b-1", state, at) for state, at in last]
     begin = "Task 1 of connector a-b of sink failed 5.2 s after the start of the load"
-    assert told(*records) == [f"{begin}, {shown}: {CAUSE}"]
+    assert sentences_of(*records) == [f"{begin}, {shown}: {CAUSE}"]
 
 
 def test_a_connector_that_failed_before_the_load_and_without_a_trace_is_named():
-    assert told(said("connector-orders", "FAILED", -3)) == [
+    assert sentences_of(said("connector-orders", "FAILED", -3)) == [
         "Connector orders of sink failed 0.0 s after the start of the load, and stayed so."
     ]
 

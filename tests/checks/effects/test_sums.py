@@ -10,6 +10,15 @@ from tests.support.fake_runs import SECOND, T0
 
 pytestmark = pytest.mark.spark
 
+
+@pytest.fixture
+def untold(monkeypatch):
+    """The findings before their stories are added."""
+    found = []
+    monkeypatch.setattr(judge, "add_stories", lambda spark, run, resolved, findings, listed: found.extend(findings))
+    return found
+
+
 SUM = "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer"
 
 
@@ -101,10 +110,8 @@ def test_a_sum_of_what_is_no_number_is_undecided_unless_it_is_without_it(spark, 
 
 
 @pytest.mark.parametrize(("aggregate", "explained"), [("sum($.amount)", True), ("max($.amount)", False)])
-def test_a_wrong_sum_has_the_amounts_of_its_inputs(spark, story, monkeypatch, aggregate, explained):
+def test_a_wrong_sum_has_the_amounts_of_its_inputs(spark, story, untold, aggregate, explained):
     """The wire is not asked about one that the log explains."""
-    found = []
-    monkeypatch.setattr(judge, "add_stories", lambda spark, run, resolved, findings, listed: found.extend(findings))
     s = story(SUM.replace("sum($.amount)", aggregate), inputs=0)
     for seq, (customer, copies) in enumerate([("anna", 1), ("anna", 1), ("bob", 2), ("eve", 1)]):
         s.input(seq, copies=copies, value=(str(seq + 1), customer))
@@ -113,7 +120,7 @@ def test_a_wrong_sum_has_the_amounts_of_its_inputs(spark, story, monkeypatch, ag
     for customer, value in (("anna", "9"), ("bob", "6"), ("eve", "4")):
         s.effect(customer, at=9, value=value)
     assert s.judge(spark)["wrong"] == 2
-    inputs = {row["id"]: row.get("inputs") for row in found}
+    inputs = {row["id"]: row.get("inputs") for row in untold}
     assert set(inputs) == {"anna", "bob"} and not inputs["bob"]
     places = sorted((row["offset"], int(row["amount"])) for row in inputs["anna"] or ())
     assert places == ([(0, 1), (1, 2)] if explained else [])
@@ -260,10 +267,8 @@ def test_the_finding_of_a_sum_has_the_first_input_and_the_last_effect_of_the_key
 @pytest.mark.parametrize(("aggregate", "value"), [("sum($.amount)", "9"), ("count(), value: $.n", "9")])
 @pytest.mark.parametrize(("most", "listed"), [(3, True), (2, False)])
 def test_the_inputs_of_wrong_sums_are_named_if_they_are_not_too_many(
-    spark, story, monkeypatch, aggregate, value, most, listed
+    spark, story, untold, monkeypatch, aggregate, value, most, listed
 ):
-    found = []
-    monkeypatch.setattr(judge, "add_stories", lambda spark, run, resolved, findings, listed: found.extend(findings))
     monkeypatch.setattr(judge, "MOST_INPUTS", most)
     s = story(SUM.replace("sum($.amount)", aggregate), inputs=0)
     for seq, customer in enumerate(("anna", "anna", "bob", "eve")):
@@ -271,5 +276,5 @@ def test_the_inputs_of_wrong_sums_are_named_if_they_are_not_too_many(
     for customer, seen in (("anna", value), ("bob", value), ("eve", "1" if "count" in aggregate else "4")):
         s.effect(customer, at=9, value=seen)
     assert s.judge(spark)["wrong"] == 2
-    inputs = {row["id"]: sorted(int(one["amount"]) for one in row.get("inputs") or ()) for row in found}
+    inputs = {row["id"]: sorted(int(one["amount"]) for one in row.get("inputs") or ()) for row in untold}
     assert inputs == ({"anna": [1, 2], "bob": [3]} if listed else {"anna": [], "bob": []})
