@@ -1,0 +1,212 @@
+"""Which of several fetches, commits and writes a story tells: the one that its rule names, and near misses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+from checks.effects.seen import Life, Seen
+from checks.effects.story import SUMMED, add_stories, tell_sum
+from checks.effects.tables import BEHIND
+from checks.wire.tables import table_path
+from tests.checks.effects.test_story import (
+    AT,
+    FETCHED,
+    FETCHED_AGAIN,
+    KILLED,
+    LATE_COMMIT,
+    MADE,
+    ONCE,
+    PASSED_FIRST,
+    PAST,
+    at,
+    change,
+    commit,
+    facts,
+    fetch,
+    finding,
+    story,
+    write,
+)
+from tests.checks.effects.wire import SCENARIO
+from tests.support.fake_runs import FakeRun
+
+EARLIER = fetch("billing/1", 12.2)
+
+
+def summed(inputs, found, expected, known=None):
+    """Return the story of a sum of inputs, each an amount and what was seen of it."""
+    place = SUMMED | {"topic": "orders", "partition": 3}
+    of_key = [(place | {"offset": AT + n, "amount": amount}, seen) for n, (amount, seen) in enumerate(inputs)]
+    row = finding("wrong", found=found, expected=expected, offset=None, partition=None)
+    return row | tell_sum(row, of_key, known or facts(KILLED), "invoices")
+
+
+def with_faults(*kinds):
+    faults = [
+        f"{{name: f{n}, kind: {kind}, target: {{broker: 1}}, when: {{acked: {n + 1}}}, heal: {{after: 1s}}}}"
+        for n, kind in enumerate(kinds)
+    ]
+    return f"{SCENARIO}faults: [{', '.join(faults)}]\n"
+
+
+COPY = SCENARIO.replace("id: $.order_id}", "id: $.order_id, equals: record}")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "only_doubled", "copies"),
+    [
+        (with_faults("wire.duplicate"), True, ()),
+        (with_faults("wire.duplicate", "broker.kill"), True, ()),  # which changes no answer
+        (with_faults("wire.duplicate", "wire.corrupt"), False, ()),
+        (with_faults("broker.kill"), False, ()),
+        (COPY, False, ("invoices",)),
+    ],
+)
+def test_stories_know_what_the_faults_and_effects_of_the_scenario_are(
+    tmp_path, monkeypatch, scenario, only_doubled, copies
+):
+    run = FakeRun(tmp_path, scenario)
+    table_path(run.run, "fetched").mkdir(parents=True)
+    known, told = facts(KILLED), []
+    wire = SimpleNamespace(facts=lambda: known, seen=lambda: [PASSED_FIRST])
+    monkeypatch.setattr("checks.effects.story.Wire", lambda *asked: wire)
+    monkeypatch.setattr("checks.effects.story.tell", lambda row, seen, facts, output: told.append(facts) or {})
+    add_stories(None, run.run, run.resolved, [finding(), finding(BEHIND)], 20)
+    assert told == [replace(known, only_doubled=only_doubled, copies=frozenset(copies))], "none of what was behind"
+
+
+def test_a_sum_in_a_topic_is_of_the_applications_that_write_it(tmp_path, monkeypatch):
+    """An application that reads the same inputs, and writes another topic, makes no sum unclear."""
+    run = FakeRun(tmp_path, SCENARIO)
+    table_path(run.run, "fetched").mkdir(parents=True)
+    seen = Seen([*FETCHED_AGAIN.fetches, fetch("audit/1", 13)])
+    wire = SimpleNamespace(facts=lambda: facts(KILLED), seen=lambda: [seen])
+    monkeypatch.setattr("checks.effects.story.Wire", lambda *asked: wire)
+    row = finding("wrong", found="20", expected="10", offset=None, partition=None)
+    row["inputs"] = [{"partition": 3, "offset": AT, "amount": Decimal(10)}]
+    add_stories(None, run.run, run.resolved, [row], 20)
+    assert row["cause"] == "not_idempotent", row["why"]
+
+
+def test_a_sum_without_a_known_value_is_not_explained():
+    assert summed([(Decimal(5), ONCE)], "5", None)["why"] == "one of them is no number"
+
+
+ALIVE = Life("billing/2", at(12.4))
+WENT_ON = {"billing/2": [Life("billing/2", 0, at(12.35), "was killed"), ALIVE]}
+"""Its next incarnation fetched it too."""
+
+
+@pytest.mark.parametrize(
+    ("fetches", "lives", "cause"),
+    [
+        ([EARLIER, *FETCHED], KILLED, "state_lost"),
+        ([*FETCHED, fetch("billing/1", 12.4)], KILLED, None),
+        ([*FETCHED, fetch("billing/1", 12.4)], {"billing/2": [Life("billing/2", 0, at(13), "was killed")]}, None),
+        ([*FETCHED, fetch("billing/2", 12.4)], WENT_ON, None),
+    ],
+)
+def test_the_instance_that_fetched_an_input_last_has_lost_it_if_it_ended(fetches, lives, cause):
+    row = summed([(Decimal(5), Seen(fetches))], "0", "5", facts(lives))
+    assert row["cause"] == cause, row["why"]
+
+
+@pytest.mark.parametrize(
+    "earlier", [EARLIER, fetch("billing/2", 11)], ids=["another instance", "an earlier incarnation"]
+)
+def test_the_last_fetch_of_a_lost_input_is_told(earlier):
+    lives = {"billing/2": [Life("billing/2", 0, at(11.5), "was stopped"), *KILLED["billing/2"]]}
+    lives["billing/2"][1] = replace(lives["billing/2"][1], begin_us=at(12))
+    row = summed([(Decimal(5), Seen([earlier, *FETCHED]))], "0", "5", facts(lives))
+    assert [frame["words"] for frame in row["frames"] if frame["words"]] == [
+        "fetched by billing/2",
+        "billing/2 was killed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("amount", "seen", "more", "why"),
+    [
+        (1, FETCHED_AGAIN, 1000, "1,000 of its 1,000 inputs are in it twice, which makes 1000 too much"),
+        (0, FETCHED_AGAIN, 1, "1,000 of its 1,000 inputs were fetched again, and 0 may be left out"),
+        (0, PASSED_FIRST, 1, "0 of its 1,000 inputs were fetched again, and 1,000 may be left out"),
+        (0, ONCE, 1, "each of its 1,000 inputs was fetched once"),
+    ],
+)
+def test_the_inputs_of_a_sum_are_counted_in_thousands(amount, seen, more, why):
+    row = summed([(Decimal(amount), seen)] * 1000, str(5000 + more), "5000")
+    assert why in row["why"]
+
+
+def test_a_difference_of_sums_has_no_exponent():
+    assert "it is 0.0000001 too much" in summed([(Decimal(5), ONCE)], "5.0000001", "5")["why"]
+
+
+AGAIN = [EARLIER, *FETCHED]
+"""By two instances, of which the last one was killed."""
+REFUSED = [write("billing/2", second, "fail") | {"error": code} for second, code in ((12.3, 19), (12.35, 10))]
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "cause", "words"),
+    [
+        (
+            replace(facts(KILLED), changes=[change(13, 1080)]),
+            {"fetches": AGAIN, "commits": LATE_COMMIT},
+            "set_past",
+            "fetched again by billing/2 at 12.3 s, billing/2 was killed at 12.5 s, reset set",
+        ),
+        (facts(KILLED), {"fetches": AGAIN}, "unfinished", "billing/2 was killed at 12.5 s, and no member fetched it"),
+        (
+            facts(),
+            {"fetches": [fetch("billing/2", 12.2), FETCHED[0] | MADE], "commits": PAST},
+            "altered",
+            "a fault of the run had changed the answer",
+        ),
+        (
+            facts(),
+            {"fetches": [fetch("billing/2", 12.2) | MADE, *FETCHED], "commits": PAST},
+            "passed_over",
+            "it was not interrupted",
+        ),
+        (
+            facts(failed=REFUSED),
+            {"fetches": FETCHED, "commits": PAST},
+            "send_failed",
+            "a send of it to invoices failed (MESSAGE_SIZE_TOO_LARGE) at 12.4 s",
+        ),
+        (facts(failed=REFUSED[:1]), {"fetches": FETCHED, "commits": PAST}, "send_failed", "(NOT_ENOUGH_REPLICAS)"),
+        (facts(failed=REFUSED[:1]), {"fetches": [], "commits": PAST}, "skipped", "no member fetched it"),
+        (  # of the same moment, and so not after it
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.4, 1099)]},
+            "commit_first",
+            "no member fetched it again",
+        ),
+        (
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/1", 12.4), commit("billing/2", 12.4, state="open")]},
+            "commit_first",
+            "committed past (no answer)",
+        ),
+    ],
+)
+def test_a_missing_effect_is_told_by_the_last_fetch_before_its_commit(known, seen, cause, words):
+    row, told = story("missing", known, **seen)
+    assert row["cause"] == cause and words in told, told
+
+
+@pytest.mark.parametrize(
+    ("known", "commits", "words"),
+    [
+        (facts(), [commit("billing/2", 12.4, state="aborted")], "the commit past it was aborted at 12.4 s"),
+        (facts(KILLED), [], "at 12.5 s, fetched again by billing/1 from 1,040 at 13.0 s, and its effects are not seen"),
+    ],
+)
+def test_a_doubled_effect_is_told_with_the_commit_between_its_fetches(known, commits, words):
+    told = story("duplicate", known, fetches=FETCHED_AGAIN.fetches, commits=commits)[1]
+    assert words in told, told
