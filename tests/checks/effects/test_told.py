@@ -204,9 +204,61 @@ def test_a_missing_effect_is_told_by_the_last_fetch_before_its_commit(known, see
     ("known", "commits", "words"),
     [
         (facts(), [commit("billing/2", 12.4, state="aborted")], "the commit past it was aborted at 12.4 s"),
+        (facts({"billing/2": [Life("billing/2", 0, at(13), "was killed")]}), [], "was killed before a commit past it"),
         (facts(KILLED), [], "at 12.5 s, fetched again by billing/1 from 1,040 at 13.0 s, and its effects are not seen"),
     ],
 )
 def test_a_doubled_effect_is_told_with_the_commit_between_its_fetches(known, commits, words):
     told = story("duplicate", known, fetches=FETCHED_AGAIN.fetches, commits=commits)[1]
     assert words in told, told
+
+
+@pytest.mark.parametrize(
+    ("fetched", "done", "wait"),
+    [
+        (12.14, 1300.5, "1,288.4 s passed between its fetch and its effect"),
+        (1300.54, 1301, "1,288.4 s passed before its fetch"),
+    ],
+)
+def test_the_first_write_of_a_late_effect_is_told_with_its_wait(fetched, done, wait):
+    writes = [write("billing/1", done), write("billing/1", done + 1, "unknown")]
+    told = story("late", facts(), fetches=[fetch("billing/1", fetched)], writes=writes, at_us=at(done))[1]
+    assert wait in told and told.count("its effect was") == 1, told
+
+
+def test_the_last_fetch_before_a_wrong_effect_is_told():
+    told = story("wrong", facts(), fetches=AGAIN, times_us=[at(12.4)], expected="9", found="8")[1]
+    assert "fetched by billing/2 at 12.3 s" in told and told.count("fetched by") == 1, told
+
+
+@pytest.mark.parametrize("seconds", [(12.2, 12.4), (12.2, 12.3)])
+def test_a_wrong_effect_is_of_what_was_fetched_before_its_last_write(seconds):
+    writes = [write("billing/2", second) for second in seconds]
+    assert story("wrong", facts(), fetches=FETCHED, writes=writes)[0]["cause"] == "miscalculated"
+
+
+def test_an_effect_without_an_input_is_of_the_last_fetch_before_its_first_write():
+    fetches = [fetch("billing/2", second) | {"isolation": level} for second, level in ((12.3, 1), (12.6, 0))]
+    written = [write("billing/2", 13), write("billing/2", 12.4)]
+    row, told = story("unexpected", facts(), fetches=fetches, writes=written, why="its transaction was aborted")
+    assert row["cause"] == "read_uncommitted" and "fetched by billing/2 at 12.6 s" in told, told
+    both = [fetches[0] | {"isolation": 0}, fetch("billing/1", 12.5) | {"isolation": 1}]
+    same = {"fetches": both, "writes": [write("billing/2", 12.3)], "why": "its transaction was aborted"}
+    assert story("unexpected", facts(), **same)[0]["cause"] == "read_uncommitted"
+    others = [fetch("billing/3", 12.2) | {"isolation": 1}, fetch("billing/1", 12.7) | {"isolation": 0}]
+    row, told = story("unexpected", facts(), fetches=others, why="its transaction was aborted")
+    assert row["cause"] == "read_uncommitted" and "fetched by billing/1 at 12.7 s" in told, told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written", "again"),
+    [
+        ([12.3, 12.5, 13], [("billing/2", 12.6), ("billing/1", 13.4), ("billing/1", 14)], "13.0"),
+        ([12.3, 12.5, 13], [("billing/2", 12.3), ("billing/1", 13)], "13.0"),
+        ([12.3, 12.5, 13], [("billing/2", 12.3), ("billing/1", 12.9)], "12.5"),
+    ],
+)
+def test_the_fetches_of_a_doubled_effect_are_the_last_ones_before_its_first_two_writes(seconds, written, again):
+    fetches = [fetch(who, second) for who, second in zip(("billing/2", "billing/1", "billing/1"), seconds, strict=True)]
+    told = story("duplicate", facts(), fetches=fetches, writes=[write(*one) for one in written])[1]
+    assert f"fetched again by billing/1 from 1,040 at {again} s" in told, told
