@@ -16,6 +16,7 @@ from tests.checks.effects.test_story import (
     AT,
     FETCHED,
     FETCHED_AGAIN,
+    FURTHER,
     KILLED,
     LATE_COMMIT,
     MADE,
@@ -72,7 +73,7 @@ def test_stories_know_what_the_faults_and_effects_of_the_scenario_are(
     run = FakeRun(tmp_path, scenario)
     table_path(run.run, "fetched").mkdir(parents=True)
     known, told = facts(KILLED), []
-    wire = SimpleNamespace(facts=lambda: known, seen=lambda: [PASSED_FIRST])
+    wire = SimpleNamespace(facts=lambda: known, seen=lambda: [PASSED_FIRST, PASSED_FIRST])
     monkeypatch.setattr("checks.effects.story.Wire", lambda *asked: wire)
     monkeypatch.setattr("checks.effects.story.tell", lambda row, seen, facts, output: told.append(facts) or {})
     add_stories(None, run.run, run.resolved, [finding(), finding(BEHIND)], 20)
@@ -122,9 +123,9 @@ def test_the_last_fetch_of_a_lost_input_is_told(earlier):
     lives = {"billing/2": [Life("billing/2", 0, at(11.5), "was stopped"), *KILLED["billing/2"]]}
     lives["billing/2"][1] = replace(lives["billing/2"][1], begin_us=at(12))
     row = summed([(Decimal(5), Seen([earlier, *FETCHED]))], "0", "5", facts(lives))
-    assert [frame["words"] for frame in row["frames"] if frame["words"]] == [
-        "fetched by billing/2",
-        "billing/2 was killed",
+    assert [(frame["at_us"], frame["words"]) for frame in row["frames"] if frame["words"]] == [
+        (at(12.3), "fetched by billing/2"),
+        (at(12.5), "billing/2 was killed"),
     ]
 
 
@@ -160,6 +161,12 @@ REFUSED = [write("billing/2", second, "fail") | {"error": code} for second, code
             "set_past",
             "fetched again by billing/2 at 12.3 s, billing/2 was killed at 12.5 s, reset set",
         ),
+        (
+            facts(KILLED),
+            {"fetches": [*FETCHED, fetch("billing/1", 13)], "commits": PAST},
+            "passed_over",
+            "committed past by billing/2 at 12.4 s",
+        ),
         (facts(KILLED), {"fetches": AGAIN}, "unfinished", "billing/2 was killed at 12.5 s, and no member fetched it"),
         (
             facts(),
@@ -180,6 +187,18 @@ REFUSED = [write("billing/2", second, "fail") | {"error": code} for second, code
             "a send of it to invoices failed (MESSAGE_SIZE_TOO_LARGE) at 12.4 s",
         ),
         (facts(failed=REFUSED[:1]), {"fetches": FETCHED, "commits": PAST}, "send_failed", "(NOT_ENOUGH_REPLICAS)"),
+        (
+            facts(failed=[write("billing/2", 12.25, "fail") | {"error": 19}]),  # of an effect before its last fetch
+            {"fetches": [fetch("billing/2", 12.2), *FETCHED], "commits": PAST},
+            "passed_over",
+            "it was not interrupted",
+        ),
+        (
+            facts(failed=[write("billing/2", 12.45, "fail") | {"error": 19}]),
+            {"fetches": FETCHED, "commits": FURTHER},
+            "send_failed",
+            "(NOT_ENOUGH_REPLICAS)",
+        ),
         (facts(failed=REFUSED[:1]), {"fetches": [], "commits": PAST}, "skipped", "no member fetched it"),
         (  # of the same moment, and so not after it
             facts(KILLED),
@@ -226,6 +245,20 @@ def test_the_first_write_of_a_late_effect_is_told_with_its_wait(fetched, done, w
     assert wait in told and told.count("its effect was") == 1, told
 
 
+def test_an_instance_that_ended_when_the_other_one_fetched_is_the_cause_of_a_late_effect():
+    known = facts({"billing/2": [Life("billing/2", 0, at(40), "was killed")]})
+    row, told = story("late", known, fetches=[*FETCHED, fetch("billing/1", 40)], at_us=at(41))
+    assert row["cause"] == "late_down" and "billing/2 was killed at 40.0 s" in told
+
+
+def test_two_writes_after_two_fetches_are_of_the_last_two():
+    fetches = [fetch("billing/2", second) for second in (12.3, 12.5, 13)]
+    written = [write("billing/2", second) for second in (13.4, 13.6)]
+    row, told = story("duplicate", facts(), fetches=fetches, writes=written)
+    assert row["cause"] == "repeated" and "fetched by billing/2 at 12.5 s" in told
+    assert "fetched again by billing/2 from 1,040 at 13.0 s" in told
+
+
 def test_the_last_fetch_before_a_wrong_effect_is_told():
     told = story("wrong", facts(), fetches=AGAIN, times_us=[at(12.4)], expected="9", found="8")[1]
     assert "fetched by billing/2 at 12.3 s" in told and told.count("fetched by") == 1, told
@@ -262,3 +295,10 @@ def test_the_fetches_of_a_doubled_effect_are_the_last_ones_before_its_first_two_
     fetches = [fetch(who, second) for who, second in zip(("billing/2", "billing/1", "billing/1"), seconds, strict=True)]
     told = story("duplicate", facts(), fetches=fetches, writes=[write(*one) for one in written])[1]
     assert f"fetched again by billing/1 from 1,040 at {again} s" in told, told
+
+
+def test_the_label_of_a_frame_has_its_offset_in_thousands():
+    known = replace(facts(), changes=[change(13, 1080)])
+    assert story("missing", known)[0]["frames"][-1]["label"] == "set the offset 1,080"
+    written = [write("billing/2", 12.4, offset=1020)]
+    assert story("unexpected", facts(), writes=written)[0]["frames"][-1]["label"] == "ok, offset 1,020"
