@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from checks.effects.findings import sentence
+from checks.effects.judge import judge_effects
+from checks.effects.tables import INPUTS
+from checks.evidence import audit_rows
 from tests.checks.effects.story import SCENARIO, TOPIC, Story
 from tests.support.fake_runs import SECOND, T0
 
@@ -86,3 +89,14 @@ def test_an_input_that_is_acknowledged_in_the_microsecond_of_a_fault_is_examined
     s.fake.ledger["faults"].append(row | {"at_us": T0 + SECOND // 10})
     assert s.judge(spark)["behind"] == 1
     assert s.totals["behind"]["examined"] == 1
+
+
+def test_an_effect_that_can_no_longer_be_read_keeps_no_rows_of_an_earlier_judgement(spark, tmp_path):
+    s = Story(tmp_path / "story")
+    s.input(0)
+    s.reads["error"] = "the database did not answer"
+    s.write()
+    (s.run.audit / INPUTS / "invoices").mkdir(parents=True)
+    judge_effects(spark, s.run, s.resolved)
+    assert not (s.run.audit / INPUTS).exists()
+    assert not audit_rows(s.run, "effect_totals") and not audit_rows(s.run, "effect_findings")
