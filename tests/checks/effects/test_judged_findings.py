@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from checks.effects import judge
 from checks.effects.findings import sentence
-from checks.effects.judge import judge_effects
 from checks.effects.tables import INPUTS
 from checks.evidence import audit_rows
 from tests.checks.effects.story import SCENARIO, TOPIC, Story
@@ -20,11 +20,16 @@ def words(story, kind):
     return [sentence(f, T0) for f in story.findings if f["kind"] == kind]
 
 
-def test_a_missing_input_has_the_id_that_its_producer_wrote(spark, tmp_path):
+def test_a_missing_input_has_the_id_that_its_producer_wrote(spark, tmp_path, monkeypatch):
+    """Those acknowledged first are named, up to a limit; the number is exact."""
+    monkeypatch.setattr(judge, "CAP", 2)
     s = Story(tmp_path / "story", scenario=NUMBERS)
-    s.input(0)
-    assert s.judge(spark)["missing"] == 1
-    assert words(s, "missing")[0].startswith(f"{s.id(0, kind='number')} (orders/0 offset 0,")
+    for seq in range(3):
+        s.input(seq)
+    assert s.judge(spark)["missing"] == 3
+    first, second = words(s, "missing")
+    assert first.startswith(f"{s.id(0, kind='number')} (orders/0 offset 0,")
+    assert second.startswith(f"{s.id(1, kind='number')} (orders/0 offset 1,")
 
 
 def test_the_slowest_effects_are_named_and_inputs_without_one_are_not(spark, tmp_path):
@@ -97,6 +102,6 @@ def test_an_effect_that_can_no_longer_be_read_keeps_no_rows_of_an_earlier_judgem
     s.reads["error"] = "the database did not answer"
     s.write()
     (s.run.audit / INPUTS / "invoices").mkdir(parents=True)
-    judge_effects(spark, s.run, s.resolved)
+    judge.judge_effects(spark, s.run, s.resolved)
     assert not (s.run.audit / INPUTS).exists()
     assert not audit_rows(s.run, "effect_totals") and not audit_rows(s.run, "effect_findings")
