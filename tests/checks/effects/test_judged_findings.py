@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 from checks.effects import judge
 from checks.effects.findings import sentence
-from checks.effects.tables import INPUTS
+from checks.effects.tables import BEHIND, INPUTS, OPEN
 from checks.evidence import audit_rows
 from tests.checks.effects.story import SCENARIO, TOPIC, Story
 from tests.support.fake_runs import SECOND, T0
@@ -14,6 +15,8 @@ from tests.support.fake_runs import SECOND, T0
 pytestmark = pytest.mark.spark
 
 NUMBERS = SCENARIO.replace("{{id}}", "{{id:number}}")
+
+UNBOUNDED = SCENARIO.partition("expect:")[0]
 
 
 def words(story, kind):
@@ -38,7 +41,12 @@ def test_the_slowest_effects_are_named_and_inputs_without_one_are_not(spark, tmp
         s.input(seq)
     for seq, after in ((0, 0.4), (1, 0.9), (2, 0.6)):
         s.effect(seq, at=seq + after)
+    for seq, at in ((70, 9), (71, 5), (70, 1)):  # of no input
+        s.effect(seq, at=at)
     assert s.judge(spark)["missing"] == 1
+    assert [f["id"] for f in s.findings if f["kind"] == "unexpected"] == [s.id(70), s.id(71)], (
+        "by the first one of each"
+    )
     assert [f["id"] for f in s.findings if f["kind"] == "late"] == [s.id(1), s.id(2), s.id(0)]
 
 
@@ -48,6 +56,8 @@ def test_times_are_rounded_up_to_whole_milliseconds(spark, tmp_path):
     s.effect(0, at=0.500001)
     s.judge(spark)
     assert s.late() == 0.401
+    unbounded = pq.read_table(s.run.audit / INPUTS, columns=[BEHIND, f"{BEHIND}{OPEN}"]).to_pylist()
+    assert unbounded == [{BEHIND: 0, f"{BEHIND}{OPEN}": 0}], "nothing bounds what is behind"
 
 
 def test_the_earliest_effect_says_how_wrong_a_clock_is(spark, tmp_path):
@@ -60,10 +70,11 @@ def test_the_earliest_effect_says_how_wrong_a_clock_is(spark, tmp_path):
 
 
 def test_a_value_that_is_missing_is_named_as_such(spark, tmp_path):
-    s = Story(tmp_path / "story", f"{TOPIC}, equals: $.amount")
+    s = Story(tmp_path / "story", f"{TOPIC}, equals: $.amount", scenario=UNBOUNDED)
     s.input(0, value="1")
     s.effect(0)
-    assert s.judge(spark)["wrong"] == 1
+    s.effect(0, value="2")
+    assert s.judge(spark)["wrong"] == 2
     assert "has no value in invoices and not 1" in words(s, "wrong")[0]
 
 
