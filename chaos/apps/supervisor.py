@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from chaos.apps import postgres, readiness
 from chaos.apps.instance import KEPT_OF_LOG, LOG_LIMIT, Instance
+from chaos.apps.outside import Outside
 from chaos.apps.processes import connected, ends_of, find_image
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
@@ -115,6 +116,8 @@ class Applications:
         begins: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._ports, self._begins = ports or {}, begins
+        self._given = {*self._ports.values()}
+        self._outside = Outside(run.path, self._given)
         self._used, self._brokers = used, brokers
         self._past: dict[str, set[str]] = defaultdict(set)
         """Addresses of brokers to which instances connected past the relay."""
@@ -173,12 +176,17 @@ class Applications:
             self.wait_ready(name)
 
     def _look(self) -> None:
-        """Note the connections of instances past their addresses, until the run ends."""
+        """Note connections of instances past their addresses, and what they use outside, until the run ends."""
         while not self._ending.wait(LOOK_S):
             brokers = ends_of(self._brokers())
             for instance in list(self._instances.values()):
                 if instance.pid is not None:
                     self._past[instance.name].update(connected(instance.pid, brokers))
+                    self._outside.look(instance.name, instance.pid)
+
+    def outside(self) -> list[str]:
+        """Return a sentence for each instance that uses what the same instance of another run would use, too."""
+        return self._outside.sentences()
 
     def _bound_logs(self) -> None:
         """Keep logs short, until the run ends: an application may write gigabytes. A log that is an effect ends it."""
@@ -237,13 +245,15 @@ class Applications:
         login = {name: str(getattr(security, name) or "") for name in names}
         login |= self._stores(app, folder) | (self._copied(login, folder) if app.image else {})
         clusters = {PRIMARY: self._addresses(f"{app.name}/{number}"), **self._beside}
+        port = self._ports[app.name] if number == 1 and app.name in self._ports else free_ports(1)[0]
+        self._given.add(port)
         return {
             "bootstrap": clusters[app.cluster],
             **{f"{BOOTSTRAP}{name}": address for name, address in clusters.items()},
             "app": app.name,
             "instance": str(number),
             "name": f"{app.name}/{number}",
-            "port": str(self._ports[app.name] if number == 1 and app.name in self._ports else free_ports(1)[0]),
+            "port": str(port),
             **{f"{PORT}{name}": str(port) for name, port in self._ports.items()},
             **{f"{ROWS}{name}": str(rows_file(self._run, file)) for name, file in self._scenario.row_files.items()},
             "data": str(folder / "data"),

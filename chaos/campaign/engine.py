@@ -45,6 +45,8 @@ C = TypeVar("C", bound=Campaign)
 Report = Callable[[C, Path], None]
 IN_RUN = re.compile(r"(?<![\w./-])logs/")
 """A file of a run in a sentence about it. In the folder of a campaign, it is in the directory of the run."""
+UNJUDGED = 4
+"""Driven runs that may wait for their verdicts. More would only make the end late: one judge takes them in turn."""
 LEAST_S = 60.0
 """The smallest budget of time: about the time in which brokers and judge start, and one run with a fault ends."""
 
@@ -94,6 +96,10 @@ class Plan(ABC):
     def is_over(self, runs: Sequence[TrialRun]) -> bool:
         """Return whether no other run begins after these."""
         return False
+
+    def at_once(self, runs: Sequence[TrialRun]) -> int | None:
+        """Return how many runs may drive at once after these; None for as many as there are workers."""
+        return None
 
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
         """Return what is stored of a run."""
@@ -190,9 +196,9 @@ class Queue:
         self._deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         self._taken = {run.run_id for run in runs if run.ran}
         self._refused: set[str] = set()
-        self._begun = self._pending = 0
+        self._begun = self._pending = self._driving = 0
         self._stopped = False
-        self._wanted = list(plan.trials(runs))
+        self._wanted, self._most = list(plan.trials(runs)), plan.at_once(runs)
         self._changed = threading.Condition()
 
     def left(self) -> list[Trial]:
@@ -208,21 +214,32 @@ class Queue:
         """Return the next trial; None if none is left, or the budget is spent. cluster: what the worker's one fits."""
         with self._changed:
             while not self._over():
-                if left := self.left():
+                left = self.left()
+                if left and self._has_room():
                     chosen = next((t for t in left if t.tier == left[0].tier and t.cluster == cluster), left[0])
                     self._taken.add(chosen.run_id)
                     self._pending += 1
+                    self._driving += 1
                     self._begun += 1
                     return chosen
-                if not self._pending:
+                if not left and not self._pending:
                     break
                 self._changed.wait(0.5)
             return None
+
+    def _has_room(self) -> bool:
+        return self._pending - self._driving < UNJUDGED and (self._most is None or self._driving < self._most)
 
     def _over(self) -> bool:
         spent = self._budget.runs is not None and self._begun >= self._budget.runs
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return self._stopped or spent or late
+
+    def driven(self) -> None:
+        """Note that a trial that was taken does not drive any more."""
+        with self._changed:
+            self._driving -= 1
+            self._changed.notify_all()
 
     def finish(self, run: TrialRun, runs: Sequence[TrialRun]) -> None:
         """Count a run as finished, and ask the plan what follows. runs: all that are stored."""
@@ -230,7 +247,7 @@ class Queue:
             self._pending -= 1
             if not run.ran:
                 self._refused.add(run.part)
-            self._wanted = list(self._plan.trials(runs))
+            self._wanted, self._most = list(self._plan.trials(runs)), self._plan.at_once(runs)
             self._stopped = self._stopped or self._plan.is_over(runs)
             self._changed.notify_all()
 
@@ -376,7 +393,11 @@ class _Crew:
                 if round_ and trial.round != round_:
                     self.lab.renew(worker)
                 cluster, round_ = trial.cluster, trial.round
-                if (driven := self._drive(trial, worker)) is not None:
+                try:
+                    driven = self._drive(trial, worker)
+                finally:
+                    self.queue.driven()
+                if driven is not None:
                     finish = (lambda trial=trial, driven=driven: self._finish(trial, driven),)
                     judging.append(threading.Thread(target=self._guard, args=finish, name=trial.run_id, daemon=True))
                     judging[-1].start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from chaos.campaign.at_once import runs_at_once, shared
 from chaos.campaign.chance import RandomSearch
 from chaos.campaign.engine import Budget, Report, conduct, digest_of
 from chaos.campaign.folder import Folder, resumed
@@ -29,10 +30,17 @@ def explore(asked: Request, listener: ProgressListener, report: Report[ExploreRe
     subject = asked.subject()
     if not asked.random and not (subject.scenario.apps and subject.scenario.effects):
         raise UsageError(f"{asked.source} has no {'apps' if not subject.scenario.apps else 'effects'} to explore")
-    asked = asked.fixed(subject)
+    asked, watched = asked.fixed(subject), asked.jobs == 0
+    if watched:
+        reason = shared(subject.scenario)
+        asked = replace(asked, jobs=1 if asked.random or reason else runs_at_once())
+        if reason and not asked.random:
+            listener.say(f"one run at a time, because {reason}")
+        elif asked.jobs > 1:
+            listener.say(f"{asked.jobs} runs at once; --jobs 1 for one after another")
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}{'-random' * asked.random}", parts)
-    plan: RandomSearch | Exploration = Exploration(subject, folder)
+    plan: RandomSearch | Exploration = Exploration(subject, folder, watched)
     if asked.random:
         plan = RandomSearch(subject, folder, ahead=2 * asked.jobs, say=listener.say)
     how = ["--random"] if asked.random else []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, ClassVar, get_args
 
+from chaos.campaign.at_once import used_outside
 from chaos.campaign.engine import Plan, Trial
 from chaos.campaign.folder import Folder
 from chaos.campaign.mechanisms import with_mechanisms
@@ -133,10 +134,16 @@ class FromMoments(Plan):
     In the first run nothing crashes, but an instance of each application leaves and comes back. If that breaks
     something, none leaves in the next one. Nothing else is wanted before one of them has passed: what breaks without a
     crash, or is not known, says nothing about crashes.
+
+    watched: whether runs go one after another if the first ones show that instances use something outside of their run:
+    nobody said how many go at once.
     """
 
     subject: Subject
     folder: Folder
+    watched: bool = False
+    _outside: str | None = None
+    """What the first runs use outside; None as long as it is not known."""
     _made: dict[str, Trial] = field(default_factory=dict)
     """The trials by their names: a plan is asked after each run, and a scenario is parsed once."""
     _moments: dict[str, list[Moment]] = field(default_factory=dict)
@@ -160,6 +167,13 @@ class FromMoments(Plan):
         """Return whether the first runs leave nothing to explore."""
         ran = {run.part: run.verdict for run in runs if run.part in (BASELINE, CALM)}
         return ran.get(BASELINE) == "inconclusive" or ran.get(CALM, "pass") != "pass"
+
+    def at_once(self, runs: Sequence[TrialRun]) -> int | None:
+        """Return 1 if instances use what those of another run would use, too."""
+        first = [run.run_id for run in runs if run.part in (BASELINE, CALM)]
+        if self.watched and self._outside is None and first:
+            self._outside = "; ".join(filter(None, (used_outside(Run(self.folder.path / name)) for name in first)))
+        return 1 if self._outside else None
 
     @property
     def apps(self) -> list[str]:

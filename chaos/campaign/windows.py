@@ -109,11 +109,14 @@ class Exploration(FromMoments):
             title=f"Crashes at every moment of {', '.join(self.apps)}",
             verdict=verdict,
             sentence=sentence,
-            notes=_left(untried),
+            notes=[*_left(untried), *self._one_at_a_time()],
             parts=parts,
             windows=self._windows(source, parts),
             filed=[_filed(key, shown) for key, shown in showing(run for part in parts for run in part.runs).items()],
         )
+
+    def _one_at_a_time(self) -> list[str]:
+        return [f"one run at a time, as two would share what it uses: {self._outside}"] if self._outside else []
 
     def _part(self, name: str, runs: list[TrialRun]) -> Part:
         return tally(name, runs).model_copy(update={"state": state_of(runs)})

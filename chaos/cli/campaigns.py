@@ -16,6 +16,7 @@ from chaos.cli.options import (
     For,
     Into,
     Jobs,
+    JobsChosen,
     Json,
     Kafka,
     Repeat,
@@ -387,7 +388,7 @@ def explore(
         bool, typer.Option("--random", help="Draw mixtures of faults from the seed, without an end before --for.")
     ] = False,
     budget: For = None,
-    jobs: Jobs = 1,
+    jobs: JobsChosen = None,
     into: Into = None,
     resume: Resume = None,
     variant: Side = "",
@@ -400,6 +401,7 @@ def explore(
 
     A run without a crash shows the moments: a request or an answer, and the step before it. Each moment then gets
     SIGKILL, then SIGTERM, then SIGKILL together with the broker that the instance speaks to. What breaks is bundled.
+    Runs go at once, one for each processor, unless they would share something, such as a port that the program chose.
     No run begins after 60 runs or 10 minutes, unless --for says otherwise. Ends with 0 if every crash that was tried
     lost and doubled nothing, 1 if one did, 3 if that is not known.
 
@@ -414,7 +416,7 @@ def explore(
         from chaos.campaign.subject import Request
 
     request = Request(
-        runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed, source=source,
+        runs_dir=runs_dir, into=into, resume=resume, jobs=jobs or 0, budget=budget, seed=seed, source=source,
         variant=variant, overrides=tuple(sets or ()), random=random,
     )  # fmt: skip
     with RunsView() as view:

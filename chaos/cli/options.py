@@ -62,6 +62,10 @@ Repeat = Annotated[
     typer.Option("--repeat", metavar="N", min=1, max=10_000, help="Runs of each; 1, or as above."),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=16, help="Runs at once, each on its own cluster.")]
+JobsChosen = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, max=16, help="Runs at once, each on its own cluster; chosen when left out."),
+]
 For = Annotated[
     str | None,
     typer.Option("--for", metavar="TIME", help="Begin no run after this time or number of runs: 30m, 40, 40,30m."),

@@ -40,7 +40,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.processes.ports import free_ports
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS, OVERDUE, REMARK, UNSEEN, EventLog, now_us
+from chaos.run.events import MOMENTS, OUTSIDE, OVERDUE, REMARK, UNSEEN, EventLog, now_us
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -202,6 +202,8 @@ class Drive:
                 for stranger in apps.strangers():
                     self._events.emit(UNSEEN, words=stranger)
                     self._events.problem(stranger)
+                for words in apps.outside():
+                    self._events.emit(OUTSIDE, words=words)
                 self._remark_connectors()
                 for instance in apps.stop_all():
                     self._events.note(
@@ -340,7 +342,7 @@ class Drive:
         overdue: Overdue,
     ) -> None:
         waiting, gone = steps(self._scenario.faults), set[tuple[str, Phase]]()
-        total = len(waiting)
+        total, ended_early = len(waiting), False
         deadline = self._started + self._limits.drive
         while True:
             came = moments.came()
@@ -363,8 +365,12 @@ class Drive:
                 waiting.remove(step)
                 self._events.problem(f"{step.describe()}: left out, because its trigger can no longer occur")
             self._report(progress)
-            if not waiting and not any(f.busy for f in faults.values()):
+            if overdue.is_behind and not ended_early:
+                ended_early = True
+                self._events.note(overdue.behind())
+            if ended_early or (not waiting and not any(f.busy for f in faults.values())):
                 fleet.end_outlasting()
+            if not waiting and not any(f.busy for f in faults.values()):
                 if fleet.producers_done():
                     return
             if observer.broken:

@@ -2,6 +2,9 @@
 
 A moment is overdue if nothing else is awaited, everything was sent, and the applications have worked it off and are as
 they were in the beginning, for `limits.moment` at least. Where that is not known, nothing is overdue.
+
+An application that does not keep up with the load would never have worked it off. So a load that only outlasts the
+faults ends if no round was worked off in a share of that time, and what waits then is enough to wait for the moment.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from chaos.units import format_duration
 LOOK_S = 0.5
 ROUNDS = 2
 """How often a group commits what was in its topics a moment before: whatever is done for each commit came twice."""
+BEHIND = 0.5
+"""Share of `limits.moment` in which an application that keeps up works a round off."""
 INTERVALS = 2
 """Of the longest time between two moments, so many pass in vain: an application may commit once a minute."""
 STEPS = tuple(f"{api} request" for api in get_args(StepApi) if api != "OffsetCommit")
@@ -79,6 +84,8 @@ class Overdue:
     _since: float | None = None
     """Since when nothing but moments is awaited; None if something is."""
     _rounds: int = 0
+    is_behind: bool = False
+    """Whether the applications do not keep up with the load, while nothing but moments is awaited."""
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -108,16 +115,25 @@ class Overdue:
         self._seen[""].note(self._steps(moments), now)
         self._note_members(faults)
         if not stuck or not sent or not only_moments(waiting) or not self._is_whole(faults):
-            self._since = None
+            self._since, self.is_behind = None, False
             return []
         if self._since is None:
             self._since, self._rounds, self._ends = now, 0, self._now_in_topics()
         least_s, s = self.scenario.limits.moment, now - self._since
         awaited = [self._seen[step.fault] for step, _ in stuck] + ([self._seen[""]] if ended else [])
         self._note_round()
+        self.is_behind = not ended and not self._rounds and s >= BEHIND * least_s and bool(self._ends)
         if s < least_s or self._rounds < ROUNDS or not all(seen.lacks(now, least_s) for seen in awaited):
             return []
         return [(step, self._sentence(step, wire, now)) for step, wire in stuck]
+
+    def behind(self) -> str:
+        """Return a sentence for a load that ends because the applications do not keep up with it."""
+        limit = format_duration(BEHIND * self.scenario.limits.moment)
+        return (
+            f"the load ends before its moment came: {', '.join(sorted(self._members))} did not work off in {limit} what "
+            "had been sent before, and has the rest to work off"
+        )
 
     def _note_members(self, faults: Mapping[str, FaultRun]) -> None:
         """Note the members of groups that are not known yet, unless a fault has begun."""

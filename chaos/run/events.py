@@ -5,8 +5,9 @@ acked, delivered by entry, rates per second), `fault` (fault, phase, words), `no
 (words: why a drive without an anomaly proves nothing), `undrained` (readers that made progress when the drain ended,
 limit), `unsettled` (effects that may change after the end of their wait; for each, how long it had not changed, and
 for how long it must not; limit), `unseen` (words: an instance of an application that the relay does not see),
-`overdue` (fault, words: why its moment is not waited for any more), `work` (stage, done, total: Spark tasks; passed to
-the listener only), `verdict` (verdict, sentence, report).
+`overdue` (fault, words: why its moment is not waited for any more), `outside` (words: an instance that uses what the
+same one of another run would use, too), `work` (stage, done, total: Spark tasks; passed to the listener only),
+`verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal
 UNDRAINED, UNSETTLED, UNSEEN, REMARK = "undrained", "unsettled", "unseen", "remark"
 OVERDUE = "overdue"
 """The event that the moment of a fault on the wire is not waited for any more."""
+OUTSIDE = "outside"
+"""The event that an instance uses what the same instance of another run would use, too: a port, a file, a database."""
 MOMENTS = "moments"
 """The event with the moments of each instance on the wire: the step before it, the moment, how often it came."""
 CHECKING = ("readback", "audit", "validate")

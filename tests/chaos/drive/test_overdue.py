@@ -241,6 +241,37 @@ def test_a_topic_whose_end_is_not_known_is_not_worked_off():
     assert not world.after(100)
 
 
+def test_the_load_ends_if_an_application_does_not_keep_up_and_the_moment_is_awaited_until_the_rest_is_worked_off():
+    world = World()
+    world.commits, behind = False, []
+
+    def work_off_a_part():
+        behind.append(world.overdue.is_behind)
+        world.committed_to = {p: at + 5 for p, at in world.committed_to.items()}
+
+    assert not world.after(12, work_off_a_part)
+    assert behind.index(True) == 10
+    assert "billing did not work off in 10s what had been sent before" in world.overdue.behind()
+    world.ended = True
+    assert not world.after(100, work_off_a_part) and not behind[-1]
+    assert list(world.after(200, work_off_a_part)) == ["crash"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: setattr(w, "sent", False),
+        lambda w: setattr(w, "members", 1),
+        lambda w: setattr(w, "end_offsets", lambda partitions: {}),  # nothing shows whether it keeps up
+    ],
+)
+def test_the_load_goes_on_while_something_else_is_awaited_or_nothing_is_known(change):
+    world = World()
+    world.commits = False
+    change(world)
+    assert not world.after(60) and not world.overdue.is_behind
+
+
 def test_the_longest_time_between_two_counts_is_kept():
     seen = Seen(0, 0.0)
     for count, now in ((0, 3.0), (1, 8.0), (2, 10.0)):
@@ -278,7 +309,7 @@ def test_the_load_ends_without_the_overdue_fault_and_what_waits_for_it(tmp_path,
         minimum_sent=lambda: True, producers_done=lambda: bool(ended), end_outlasting=lambda: ended.append(True)
     )
     moments = SimpleNamespace(came=dict, release=lambda faults: None)
-    overdue = SimpleNamespace(look=lambda waiting, *_: [(step, "it never came") for step in waiting[:1]])
+    overdue = SimpleNamespace(look=lambda waiting, *_: [(step, "it never came") for step in waiting[:1]], is_behind=False)
     observer, recoveries = SimpleNamespace(broken=None), SimpleNamespace(working=lambda progress: set())
     drive._take_steps(fleet, world.faults, observer, moments, recoveries, overdue)
     assert ended
@@ -288,3 +319,26 @@ def test_the_load_ends_without_the_overdue_fault_and_what_waits_for_it(tmp_path,
         ("problem", None, "it never came"),
         ("problem", None, f"{world.waiting[1].describe()}: left out, because its trigger can no longer occur"),
     ]
+
+
+def test_the_load_ends_once_the_applications_are_behind_and_the_run_goes_on_for_the_moment(tmp_path, monkeypatch):
+    world, run = World(), Run.create(tmp_path, "r")
+    resolved = resolve(world.scenario, run_id="r", name="mine", created_us=1, seed=1, overrides=[])
+    drive = Drive(run, resolved, None, EventLog(run), lambda: None)
+    monkeypatch.setattr(drive, "_progress", lambda fleet, faults: Progress(1.0, {}, {}))
+    monkeypatch.setattr(drive, "_check_infrastructure", lambda fleet: None)
+    drive._started, ended = time.monotonic(), []
+    world.faults["crash"].lost = set()
+    fleet = SimpleNamespace(
+        minimum_sent=lambda: True, producers_done=lambda: bool(ended), end_outlasting=lambda: ended.append(True)
+    )
+    overdue = SimpleNamespace(
+        look=lambda waiting, *_: [(step, "it never came") for step in waiting if len(ended) > 1],
+        is_behind=True,
+        behind=lambda: "it is behind",
+    )
+    moments = SimpleNamespace(came=dict, release=lambda faults: None)
+    observer, recoveries = SimpleNamespace(broken=None), SimpleNamespace(working=lambda progress: set())
+    drive._take_steps(fleet, world.faults, observer, moments, recoveries, overdue)
+    said = [(event["kind"], event["words"]) for event in read_events(run) if "words" in event]
+    assert said == [("note", "it is behind"), ("overdue", "it never came"), ("problem", "it never came")]
