@@ -34,11 +34,15 @@ def shared(scenario: Scenario) -> str:
 
 def _shared(scenario: Scenario) -> Iterator[str]:
     clusters = {PRIMARY: scenario.cluster, **scenario.clusters}
-    yield from (f"cluster {name} is not made of JVMs of the run" for name, c in clusters.items() if c.driver != "process")
+    yield from (
+        f"cluster {name} is not made of JVMs of the run" for name, c in clusters.items() if c.driver != "process"
+    )
     yield from (f"{app.name} is external" for app in scenario.apps if app.external)
     yield from (f"effect {e.name} is in a database outside of the run" for e in scenario.effects if e.sql and not e.app)
     yield from (f"effect {e.name} is in files" for e in scenario.effects if e.files)
-    yield from (f"effect {e.name} is received at port {e.http.port}" for e in scenario.effects if e.http and e.http.port)
+    yield from (
+        f"effect {e.name} is received at port {e.http.port}" for e in scenario.effects if e.http and e.http.port
+    )
     for producer in scenario.producers:
         if (rows := producer.rows) and not rows.app:
             yield f"{producer.name} writes rows outside of the run"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -64,13 +64,12 @@ class Shrunk:
 class RandomSearch(FromMoments):
     """Mixtures without an end, and the candidates of mechanisms that are new.
 
-    ahead: mixtures that are drawn before those before them have a verdict. say: gets what the search does.
+    ahead: mixtures that are drawn before those before them have a verdict.
     """
 
     bundles = False
 
     ahead: int = 2
-    say: Callable[[str], None] = field(default=lambda text: None)
     _mixer: Mixer | None = None
     _drawn: dict[int, Mixture] = field(default_factory=dict)
     _scenarios: dict[str, Scenario] = field(default_factory=dict)

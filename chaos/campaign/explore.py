@@ -40,7 +40,7 @@ def explore(asked: Request, listener: ProgressListener, report: Report[ExploreRe
             listener.say(f"{asked.jobs} runs at once; --jobs 1 for one after another")
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}{'-random' * asked.random}", parts)
-    plan: RandomSearch | Exploration = Exploration(subject, folder, watched)
+    plan: RandomSearch | Exploration = Exploration(subject, folder, watched, listener.say)
     if asked.random:
         plan = RandomSearch(subject, folder, ahead=2 * asked.jobs, say=listener.say)
     how = ["--random"] if asked.random else []

@@ -27,6 +27,7 @@ from chaos.scenario.load import parse
 from chaos.setup.effects import Effect
 
 BASELINE, CALM, LEAVE = "baseline", "calm", "leave"
+ONE_AT_A_TIME = "one run at a time, as two would share what it uses: "
 MEMBERSHIP = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch", "InitProducerId")
 """Steps that an instance takes only when it comes or when its group changes."""
 _ORDER = (*WRITES, *get_args(MomentApi))
@@ -136,12 +137,13 @@ class FromMoments(Plan):
     crash, or is not known, says nothing about crashes.
 
     watched: whether runs go one after another if the first ones show that instances use something outside of their run:
-    nobody said how many go at once.
+    nobody said how many go at once. say: gets what the plan does.
     """
 
     subject: Subject
     folder: Folder
     watched: bool = False
+    say: Callable[[str], None] = field(default=lambda text: None)
     _outside: str | None = None
     """What the first runs use outside; None as long as it is not known."""
     _made: dict[str, Trial] = field(default_factory=dict)
@@ -173,6 +175,8 @@ class FromMoments(Plan):
         first = [run.run_id for run in runs if run.part in (BASELINE, CALM)]
         if self.watched and self._outside is None and first:
             self._outside = "; ".join(filter(None, (used_outside(Run(self.folder.path / name)) for name in first)))
+            if self._outside:
+                self.say(f"{ONE_AT_A_TIME}{self._outside}")
         return 1 if self._outside else None
 
     @property

@@ -19,7 +19,7 @@ from functools import partial
 
 from chaos.campaign.engine import Trial
 from chaos.campaign.mechanisms import of_run, showing
-from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment, leave, source_of
+from chaos.campaign.moments import BASELINE, CALM, ONE_AT_A_TIME, FromMoments, Moment, leave, source_of
 from chaos.campaign.score import tally
 from chaos.campaign.subject import Raw
 from chaos.faults.apps import NOTHING_TO
@@ -116,7 +116,7 @@ class Exploration(FromMoments):
         )
 
     def _one_at_a_time(self) -> list[str]:
-        return [f"one run at a time, as two would share what it uses: {self._outside}"] if self._outside else []
+        return [f"{ONE_AT_A_TIME}{self._outside}"] if self._outside else []
 
     def _part(self, name: str, runs: list[TrialRun]) -> Part:
         return tally(name, runs).model_copy(update={"state": state_of(runs)})

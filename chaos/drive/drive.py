@@ -368,11 +368,11 @@ class Drive:
             if overdue.is_behind and not ended_early:
                 ended_early = True
                 self._events.note(overdue.behind())
-            if ended_early or (not waiting and not any(f.busy for f in faults.values())):
+            is_over = not waiting and not any(f.busy for f in faults.values())
+            if is_over or ended_early:
                 fleet.end_outlasting()
-            if not waiting and not any(f.busy for f in faults.values()):
-                if fleet.producers_done():
-                    return
+            if is_over and fleet.producers_done():
+                return
             if observer.broken:
                 raise observer.broken
             self._check_infrastructure(fleet)

@@ -131,8 +131,8 @@ class Overdue:
         """Return a sentence for a load that ends because the applications do not keep up with it."""
         limit = format_duration(BEHIND * self.scenario.limits.moment)
         return (
-            f"the load ends before its moment came: {', '.join(sorted(self._members))} did not work off in {limit} what "
-            "had been sent before, and has the rest to work off"
+            f"the load ends before the moment came: {', '.join(sorted(self._members))} did not work off in {limit} "
+            "what had been sent before, and has the rest to work off"
         )
 
     def _note_members(self, faults: Mapping[str, FaultRun]) -> None:

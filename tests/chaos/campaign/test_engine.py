@@ -19,7 +19,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
-from tests.support.labs import FakeLab
+from tests.support.labs import FakeLab, seen
 
 SUBJECT = load_subject("clean-run", seed=7)
 
@@ -108,6 +108,46 @@ def test_a_worker_takes_what_fits_its_cluster_among_equals_only():
     queue = Queue(Listed([a, b, c]), [], Budget())
     assert queue.take("y") == b
     assert queue.take("y") == a, "the third is of a later tier"
+
+
+class Narrow(Listed):
+    """One run at a time after the first one."""
+
+    def at_once(self, runs):
+        return 1 if runs else None
+
+
+def test_no_more_runs_drive_at_once_than_the_plan_allows():
+    queue = Queue(Narrow([trial("a", n) for n in range(1, 6)]), [], Budget())
+    first, second = queue.take(""), queue.take("")
+    assert (first.n, second.n) == (1, 2)
+    queue.driven()
+    done = TrialRun.model_validate({**seen("pass").model_dump(), "run_id": "a-1", "part": "a", "n": 1, "seed": 1})
+    queue.finish(done, [done])
+    third = []
+    taker = threading.Thread(target=lambda: third.append(queue.take("")), daemon=True)
+    taker.start()
+    taker.join(0.1)
+    assert third == [], "the second one drives"
+    queue.driven()
+    taker.join(30)
+    assert third[0].n == 3
+
+
+def test_no_run_begins_while_many_wait_for_their_verdicts():
+    queue = Queue(Listed([trial("a", n) for n in range(1, 9)]), [], Budget())
+    for _ in range(engine.UNJUDGED):
+        queue.take("")
+        queue.driven()
+    taken = []
+    taker = threading.Thread(target=lambda: taken.append(queue.take("")), daemon=True)
+    taker.start()
+    taker.join(0.1)
+    assert taken == []
+    done = TrialRun.model_validate({**seen("pass").model_dump(), "run_id": "a-1", "part": "a", "n": 1, "seed": 1})
+    queue.finish(done, [done])
+    taker.join(30)
+    assert taken[0].n == engine.UNJUDGED + 1
 
 
 def test_a_round_begins_on_a_new_cluster(tmp_path, lab):

@@ -3,10 +3,12 @@
 import html
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from chaos.anomalies.causes import CAUSES
+from chaos.campaign.at_once import MOST, runs_at_once, shared
 from chaos.campaign.engine import Plan
 from chaos.campaign.explore import explore
 from chaos.campaign.folder import Folder
@@ -17,8 +19,9 @@ from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.report.campaign import write
 from chaos.run.campaign import Mechanism, TrialRun
-from chaos.run.events import MOMENTS
+from chaos.run.events import MOMENTS, OUTSIDE
 from chaos.scenario.expect import ZERO, EffectBound
+from chaos.scenario.load import parse
 from chaos.setup.effects import Effect
 
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
@@ -259,6 +262,63 @@ def test_the_verdict_is_red_with_a_broken_moment_and_open_without_one_that_held(
     assert plan.result([run(BASELINE)], "c", 60).verdict == "inconclusive"
     first = plan.result([run(BASELINE, "fail", sentence="It lost 2.")], "c", 60)
     assert first.verdict == "fail" and "the run without a crash is no pass: It lost 2." in first.sentence
+
+
+def test_runs_go_one_after_another_if_the_first_one_shows_what_two_would_share(plan):
+    used = {"kind": OUTSIDE, "at_us": 2, "words": "billing/1 listens on port 8080"}
+    events = plan.folder.path / plan.run_id(BASELINE) / "events.jsonl"
+    said: list[str] = []
+    plan.watched, plan.say = True, said.append
+    assert plan.at_once([]) is None, "there is one run to do"
+    free = replace(plan)
+    assert free.at_once([run(BASELINE, name=plan.run_id(BASELINE))]) is None
+    events.write_text(events.read_text() + json.dumps(used) + "\n" + json.dumps(used) + "\n")
+    first = run(BASELINE, name=plan.run_id(BASELINE))
+    assert plan.at_once([first]) == plan.at_once([first]) == 1
+    note = "one run at a time, as two would share what it uses: billing/1 listens on port 8080"
+    assert note in plan.result([first], "c", 60).notes and said == [note]
+    assert replace(plan, watched=False, _outside=None).at_once([first]) is None, "the user said how many"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, ""),
+        (
+            {"effects": {"sql": "sqlite:////tmp/b.db", "query": "select id from t", "id": "id"}},
+            "effect invoices is in a database",
+        ),
+        ({"effects": {"files": "/tmp/out/*.csv"}}, "effect invoices is in files"),
+        ({"effects": {"http": {"path": "/i", "port": 8099}}}, "effect invoices is received at port 8099"),
+        ({"effects": {"http": {"path": "/i"}}}, ""),
+        ({"apps": {"external": True, "command": None}}, "billing is external"),
+        ({"cluster": {"driver": "docker"}}, "cluster primary is not made of JVMs of the run"),
+    ],
+)
+def test_what_a_scenario_names_outside_of_the_run_is_shared_by_two_runs(change, reason):
+    raw = {
+        "title": "t",
+        "topics": [{"name": "orders"}, {"name": "invoices"}],
+        "producers": [{"name": "shop", "topic": "orders", "value": {"template": '{{"id": "{id}"}}'}}],
+        "apps": [{"name": "billing", "command": ["service", "{bootstrap}"], "reads": ["orders"], "group": "billing"}],
+        "effects": [{"name": "invoices", "topic": "invoices", "id": "$.id"}],
+    }
+    for part, values in change.items():
+        if part == "cluster":
+            raw[part] = values
+        else:
+            raw[part] = [{k: v for k, v in ({**raw[part][0], **values}).items() if v is not None}]
+    if "effects" in change:
+        raw["effects"][0].pop("topic")
+    assert shared(parse(json.dumps(raw), "mine.yaml")).startswith(reason)
+    assert bool(shared(parse(json.dumps(raw), "mine.yaml"))) == bool(reason)
+
+
+@pytest.mark.parametrize(("cpus", "free_gib", "count"), [(2, 20, 2), (1, 20, 1), (16, 200, MOST), (8, 7, 2), (8, 1, 1)])
+def test_a_machine_takes_as_many_runs_as_it_has_processors_and_memory_for(cpus, free_gib, count, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: cpus)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free_gib << 30))
+    assert runs_at_once() == count
 
 
 def test_a_scenario_without_an_application_is_refused(tmp_path):

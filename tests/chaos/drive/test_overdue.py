@@ -309,7 +309,9 @@ def test_the_load_ends_without_the_overdue_fault_and_what_waits_for_it(tmp_path,
         minimum_sent=lambda: True, producers_done=lambda: bool(ended), end_outlasting=lambda: ended.append(True)
     )
     moments = SimpleNamespace(came=dict, release=lambda faults: None)
-    overdue = SimpleNamespace(look=lambda waiting, *_: [(step, "it never came") for step in waiting[:1]], is_behind=False)
+    overdue = SimpleNamespace(
+        look=lambda waiting, *_: [(step, "it never came") for step in waiting[:1]], is_behind=False
+    )
     observer, recoveries = SimpleNamespace(broken=None), SimpleNamespace(working=lambda progress: set())
     drive._take_steps(fleet, world.faults, observer, moments, recoveries, overdue)
     assert ended
