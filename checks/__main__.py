@@ -36,6 +36,7 @@ from checks import pipeline
 from checks.spark import master, remote
 
 ORPHANED = 1
+PARENT_S = 0.5
 STAGES = ("readback", "audit", "validate", "report")
 
 
@@ -44,7 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
     emit = _event_lines()
     if options.owned:
-        threading.Thread(target=_end_with_owner, name="owner", daemon=True).start()
+        ends = _end_with_owner if options.run_dir else _end_with_parent  # standard input names the runs then
+        threading.Thread(target=ends, name="owner", daemon=True).start()
     stages = [stage for stage in STAGES if not options.only or stage in options.only]
     if options.run_dir is None:
         return _serve(stages, options.spark_master, emit)
@@ -78,6 +80,14 @@ def _end_with_owner() -> None:
     """End this process when standard input closes: whoever started it was killed, and nobody reads what it finds."""
     while os.read(sys.stdin.fileno(), 1):
         pass
+    os._exit(ORPHANED)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended: a campaign that goes on runs again what has no verdict."""
+    parent, never = os.getppid(), threading.Event()
+    while os.getppid() == parent:
+        never.wait(PARENT_S)
     os._exit(ORPHANED)
 
 
@@ -205,7 +215,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, metavar="DIR", help="where to create and keep the working copy of a URI")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--spark-master", metavar="URL", help="URL of a Spark master (default: local[*])")
-    parser.add_argument("--owned", action="store_true", help="end when standard input closes")
+    parser.add_argument("--owned", action="store_true", help="end with the process that started this one")
     return parser.parse_args(argv)
 
 

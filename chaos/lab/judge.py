@@ -126,7 +126,7 @@ class Judge:
         self._queue: deque[Judgement] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._child = start_checks(home, spark_master)
+        self._child = start_checks(home, spark_master, "--owned")
         threading.Thread(target=self._listen, name="judge", daemon=True).start()
 
     def __enter__(self) -> Judge:

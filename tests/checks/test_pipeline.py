@@ -13,8 +13,10 @@ import threading
 import pytest
 
 from chaos.errors import AftershockError, RunDirError
+from chaos.processes.process import ProcessId
 from chaos.run.events import read_events
 from chaos.run.result import Expectation, Result
+from chaos.wait import wait_until
 from checks import __main__ as entry
 from checks import pipeline
 from tests.support.fake_runs import FakeRun
@@ -143,3 +145,24 @@ def test_a_run_is_read_back_while_an_earlier_one_is_judged(tmp_path, monkeypatch
     assert judged == list(zip(paths, (0, 0, 3, 3), strict=True))
     read = [(e["run_dir"], e["complete"]) for e in events if e["kind"] == "read"]
     assert read == list(zip(paths, (True, True, False, False), strict=True))
+
+
+ORPHAN = """
+import subprocess, sys
+judge = "from checks.__main__ import _end_with_parent; print('up', flush=True); _end_with_parent()"
+child = subprocess.Popen([sys.executable, "-c", judge], stdin=0, stdout=subprocess.PIPE, text=True)
+assert child.stdout.readline() == "up\\n"
+print(child.pid, flush=True)
+sys.stdin.readline()
+"""
+"""Starts what a judge does to notice the end of its parent, and ends like a campaign that is killed."""
+
+
+def test_a_judge_of_many_runs_ends_with_the_campaign_that_was_killed():
+    starts = subprocess.Popen([sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert starts.stdin and starts.stdout
+    child = ProcessId.of(int(starts.stdout.readline()))
+    assert child.alive()
+    starts.kill()
+    starts.communicate()
+    wait_until(lambda: not child.alive(), 60, "the judge goes on without its campaign")
