@@ -24,7 +24,7 @@ EACH_BYTES = 3 << 30
 
 def runs_at_once() -> int:
     """Return how many runs this machine takes at once: one for each processor, as far as the memory goes."""
-    return max(1, min(os.cpu_count() or 1, MOST, psutil.virtual_memory().available // EACH_BYTES))
+    return max(1, min(os.cpu_count() or 1, MOST, int(psutil.virtual_memory().available) // EACH_BYTES))
 
 
 def shared(scenario: Scenario) -> str:
