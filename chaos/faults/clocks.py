@@ -470,8 +470,9 @@ class ClientClock:
 
     @property
     def stamping(self) -> bool:
-        """Whether the client writes records."""
-        return bool(self._topics)
+        """Whether the client writes records that say when they were sent: unmarked ones have nothing but an id."""
+        entry = self.client.rpartition("/")[0]
+        return bool(self._topics) and not any(p.unmarked for p in self.world.scenario.producers if p.name == entry)
 
     def ahead_s(self) -> float:
         """Return how many seconds it is ahead, as it was set."""
@@ -526,7 +527,7 @@ class ClientClock:
                     partition = TopicPartition(message.topic(), message.partition())
                     if message.offset() + 1 >= ends[partition]:
                         left.discard(partition)
-                    identity = parse(message.value() or in_headers(message.headers()))
+                    identity = parse(in_headers(message.headers()) or message.value())
                     if identity is not None and identity.producer == self.client:
                         ahead_s = message.timestamp()[1] / 1e3 - identity.sent_us / 1e6
                         yield Stamp(identity.sent_us, ahead_s, f"{partition} offset {message.offset()}")

@@ -21,6 +21,8 @@ from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, SPECS, clocks
 from chaos.faults.base import World
 from chaos.faults.clocks import ClientClock, NodeClock, Stamp
+from chaos.kafka.partition import TopicPartition
+from chaos.ledger.record import IDENTITY_HEADER, RUN_WIDTH, Identity, encode
 from chaos.preload.libraries import RIGHT, Skew
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
@@ -251,6 +253,37 @@ def test_the_clock_of_a_producer_is_proven_by_the_timestamps_of_its_records_too(
     assert (proof is not None) == proven
     if proof:
         assert "and the timestamp of orders/0 offset 7 is 7200.100 s ahead" in proof
+
+
+def test_the_clock_of_a_producer_whose_records_have_nothing_but_an_id_is_proven_by_its_own_answer(clients: Any) -> None:
+    value = """{template: '{{"id": "{id}"}}', mark: none}"""
+    unmarked = parse(f"{{title: t, topics: [{{name: o}}], producers: [{{name: shop, topic: o, value: {value}}}]}}", "x")
+    fault = fault_of(JUMP, member="shop/1")
+    fault.inject(replace(clients, scenario=unmarked))
+    assert (fault.proof(replace(clients, scenario=unmarked)) or "").endswith("shop/1 is 7200.000 s ahead")
+
+
+@pytest.mark.parametrize("marked", ["value", "header"])
+def test_the_time_at_which_a_record_was_sent_is_in_its_value_or_in_a_header(
+    clients: Any, monkeypatch: pytest.MonkeyPatch, marked: str
+) -> None:
+    monkeypatch.undo()  # the stamps of the fixture
+    sent_us, identity = 5_000_000, Identity("r" * RUN_WIDTH, "shop/1", 1, 7, 5_000_000)
+    value = encode(identity, None, b"") if marked == "value" else b'{"order_id": "7"}'
+    headers = [(IDENTITY_HEADER, encode(identity, None, b""))] if marked == "header" else None
+    message = SimpleNamespace(
+        error=lambda: None, topic=lambda: "orders", partition=lambda: 0, offset=lambda: 0, value=lambda: value,
+        headers=lambda: headers, timestamp=lambda: (1, 12_000),
+    )  # fmt: skip
+    reader = SimpleNamespace(assign=lambda _: None, consume=lambda *_: [message], close=lambda: None)
+    monkeypatch.setattr("confluent_kafka.Consumer", lambda _: reader)
+    partition = TopicPartition("orders", 0)
+    kafka = SimpleNamespace(
+        metadata=lambda: SimpleNamespace(partitions={partition: None}), end_offsets=lambda _: {partition: 1}
+    )
+    cluster = SimpleNamespace(bootstrap="b:1")
+    clock = ClientClock("shop/1", replace(clients, kafka=kafka, cluster=cluster))
+    assert clock.stamp(sent_us) == Stamp(sent_us, 7.0, "orders/0 offset 0")
 
 
 @pytest.mark.parametrize(
