@@ -94,6 +94,8 @@ class Instance:
     """Restarts by the supervisor."""
     ready: bool = False
     """Whether the incarnation was waited for until it was ready."""
+    attempts: int = 0
+    """Starts since an incarnation was ready."""
     idle: dict[str, float] = field(default_factory=dict)
     """Since when parts of it run that have nothing to do, such as connectors without tasks, in monotonic s."""
     paused: bool = False
@@ -209,7 +211,7 @@ class Instance:
                 directory=Path(self.values["directory"]),
                 scrubber=scrubber,
             )
-        self.incarnation, self.since = self.incarnation + 1, time.monotonic()
+        self.incarnation, self.attempts, self.since = self.incarnation + 1, self.attempts + 1, time.monotonic()
         self.exit_code, self.asked, self.paused, self.ready = None, "", False, False
 
     def pause(self) -> bool:

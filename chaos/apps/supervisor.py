@@ -362,22 +362,14 @@ class Applications:
             for instance in instances:
                 if instance.exit_code is not None and not instance.alive:
                     raise ClientError(f"{instance.describe_exit()}; it ended before {app} was ready")
-            not_started = [f"{i.name} has no process yet" for i in instances if not i.alive]
-            if not_started:
-                return not_started
-            with self._asking:
-                group = self._look_for_group(found, max(1, len(instances)))
-                members = sum(max(1, len(self._wanted(other))) for other in self._mates(found))
-                return readiness.missing(found, instances, self._kafka, self._partitions(), group, members)
+            return self._lacks(found, instances)
 
         limit_s = found.ready_within(self._scenario.limits.clients)
         limit = "limits.clients" if limit_s == self._scenario.limits.clients else "within"
         try:
             wait_until(lambda: not lacks(), limit_s, "", during=self._during)
+            self._note_ready(instances)
             for instance in instances:
-                if not instance.ready:
-                    instance.ready = True
-                    self._note(instance, "ready")
                 for name in instance.idle:
                     self._events.note(f"connector {name} of {app} runs, and has no task: it finds nothing to do yet")
         except WaitTimeout:
@@ -389,6 +381,37 @@ class Applications:
             raise ClientError(
                 f"{app} was not ready within {limit_s:g} s ({limit}): {'; '.join(lacks())}{said}"
             ) from None
+
+    def _lacks(self, app: App, instances: list[Instance]) -> list[str]:
+        """Return what an application lacks to be ready, with these instances."""
+        if not_started := [f"{i.name} has no process yet" for i in instances if not i.alive]:
+            return not_started
+        with self._asking:
+            group = self._look_for_group(app, max(1, len(instances)))
+            members = sum(max(1, len(self._wanted(other))) for other in self._mates(app))
+            return readiness.missing(app, instances, self._kafka, self._partitions(), group, members)
+
+    def _note_ready(self, instances: list[Instance]) -> None:
+        for instance in instances:
+            if not instance.ready:
+                instance.ready, instance.attempts = True, 0
+                self._note(instance, "ready")
+
+    def starting(self) -> list[str]:
+        """Return the instances that come back after an end and are not ready yet, so that more may follow from them.
+
+        One that ended again before it was ready, or that is not ready in the time that its application has for that, is
+        none of them: nobody knows whether it ever works.
+        """
+        found = []
+        for app in (app for app in self._apps.values() if not app.external):
+            wanted, within_s = self._wanted(app), app.ready_within(self._scenario.limits.clients)
+            back = [i for i in wanted if not (i.alive and i.ready) and i.attempts <= 1 and i.ran_for() <= within_s]
+            if back and self._lacks(app, wanted):
+                found += [instance.name for instance in back]
+            else:
+                self._note_ready(back)
+        return found
 
     def _wanted(self, app: App) -> list[Instance]:
         return [instance for instance in self.of(app.name) if instance.wanted]

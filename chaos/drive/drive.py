@@ -195,7 +195,8 @@ class Drive:
                 with self._events.stage("settle"):
                     ends = partial(_records, kafka, observer, self._others)
                     inputs = partial(self._inputs, fleet)
-                    watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
+                    during = partial(self._check_infrastructure, fleet)
+                    watch.settle(ends, inputs, self._limits.drain, during, apps.starting)
                     watch.keep()
             with self._events.stage("stop"):
                 self._note_fetches(observer)

@@ -118,20 +118,27 @@ class Watch:
         inputs: Callable[[str], int],
         limit_s: float,
         during: Callable[[], None],
+        starting: Callable[[], object],
     ) -> None:
         """Wait until no effect has changed for its time to settle. An event names those that have after the limit.
+
+        The time begins when all applications are back: a source that is killed writes nothing while it starts, however
+        long that takes on a slow machine.
 
         A topic with an open transaction changes until that ends: nobody who reads committed records sees what is behind
         its first record, and a killed application leaves it to its transaction.timeout.ms.
 
         ends: returns the sum of the end offsets of an effect's topic, and whether a transaction in it is open. inputs:
         returns the acknowledged inputs in a topic. during: called before each look; it may raise to end the wait.
+        starting: returns what is true as long as an instance of an application is not back yet.
         """
         topics = {e.name: e for e in self._effects if e.topic is not None}
         began, latest = time.monotonic(), {name: (ends(e)[0], time.monotonic()) for name, e in topics.items()}
-        deadline = began + limit_s
+        deadline, back = began + limit_s, float("-inf")
         while True:
             during()
+            if is_starting := bool(starting()):
+                back = time.monotonic()
             open_in = []
             for name, of_topic in topics.items():
                 end, is_open = ends(of_topic)
@@ -141,10 +148,11 @@ class Watch:
             changing, unchanged = [], {}
             for effect in self._effects:
                 number, quiet_s = self._quiet(effect, latest.get(effect.name), began)
+                quiet_s = min(quiet_s, time.monotonic() - back)
                 topic = input_topic(self._scenario, effect)
                 short = not effect.aggregate and number < inputs(topic) * effect.per.input
                 needed_s = effect.settle if effect.settle is not None else PATIENCE_S if short else SETTLED_S
-                if effect.name in open_in or quiet_s < needed_s:
+                if is_starting or effect.name in open_in or quiet_s < needed_s:
                     changing.append(effect.name)
                     unchanged[effect.name] = [round(max(0.0, quiet_s), 1), needed_s]
             if not changing:

@@ -100,11 +100,14 @@ def _with_logging(
 def _add_logging(name: str, directory: Path) -> None:
     """Retrieve a back end for slf4j, which the artifacts of Kafka and Flink do not contain.
 
-    slf4j-simple works with every release, needs no settings file, and starts fastest.
+    slf4j-simple works with every release, needs no settings file, and starts fastest. Connect before 3.7 comes with
+    another back end, which would be taken in its place and writes nothing without a settings file: it is removed.
     """
     api = max(directory.glob("slf4j-api-*.jar"), default=None)
     if api is None:
         raise ResolveError(f"{name} resolved without slf4j-api, so it could not log")
+    for other in (*directory.glob("slf4j-reload4j-*.jar"), *directory.glob("slf4j-log4j12-*.jar")):
+        other.unlink()
     _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
 
 

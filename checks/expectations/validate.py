@@ -6,28 +6,23 @@ custom expectations; with `checks.expectations.bounds` imported, `gx.get_context
 and its checkpoint runs again. The tables are small, and pandas reads them: with Spark, each of some fifty expectations
 is a job (1.2 s of CPU time became more than a minute). The one that may be large, of inputs and effects, is a folder;
 its columns of numbers are read, and summed once for all expectations of an effect.
-
-The Data Docs open from a file, without a network: pages of GX load style sheets, scripts and a logo from other hosts,
-which delays a page and discloses that it was opened. These references are removed, and a small style sheet is added.
 """
 
 from __future__ import annotations
 
 import html
 import logging
-import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import quote
 
 import great_expectations as gx
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from chaos.run.directory import Run, write_atomically
+from chaos.run.directory import Run
 from chaos.run.result import Expectation
 from chaos.scenario.resolve import Resolved
 from checks.effects.tables import INPUTS, JUDGED
@@ -35,9 +30,12 @@ from checks.expectations import bounds
 from checks.expectations.contract import Key, Table, Term, terms
 from checks.expectations.judge import Observation, Outcome, judge
 from checks.expectations.measure import Measure
+from checks.expectations.pages import Page, write_index
 
 NAME = "contract"
 """The name of the checkpoint."""
+PROJECT = "great_expectations.yml"
+"""The file with the settings of a project, here for all runs."""
 TABLES: tuple[Table, ...] = get_args(Table)
 OBSERVATIONS = pa.schema(
     [("check", pa.string()), ("split", pa.string()), ("scope", pa.string()), ("value", pa.int64())]
@@ -55,7 +53,7 @@ def validate(run: Run, resolved: Resolved) -> list[Expectation]:
     observed = [(term, measure.observe(term)) for term in terms(resolved)]
     applying = [(term, seen) for term, seen in observed if seen.applies]
     outcomes = _run_checkpoint(run, applying)
-    make_self_contained(run.gx, {term.name: seen.reason for term, seen in observed if not seen.applies})
+    write_index(run.gx, {term.name: seen.reason for term, seen in observed if not seen.applies})
     missing = Outcome(exception="Great Expectations returned no result for it")
     return judge([(term, seen, outcomes.get(term.key, missing)) for term, seen in observed])
 
@@ -97,6 +95,9 @@ def _run_checkpoint(run: Run, observed: Observed) -> dict[Key, Outcome]:
     """Make a new project in the run directory, run its checkpoint, and return the outcome of each expectation."""
     shutil.rmtree(run.gx, ignore_errors=True)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    run.gx.mkdir()
+    project = Path(__file__).with_name(PROJECT).read_text(encoding="utf-8")
+    (run.gx / PROJECT).write_text(project.replace("{pages}", Page.__module__), encoding="utf-8")
     context = gx.get_context(mode="file", project_root_dir=run.path)
     context.variables.progress_bars = {"globally": False}
     files = {
@@ -169,56 +170,3 @@ def _exception(info: dict[str, Any]) -> str:
         return str(info["exception_message"] or "an exception without a message") if info["raised_exception"] else ""
     messages = [_exception(inner) for inner in info.values() if isinstance(inner, dict)]
     return next((m.splitlines()[0] for m in messages if m), "")
-
-
-_EXTERNAL = re.compile(
-    r"""<link\b[^>]*\bhref=["']https?://[^>]*>"""
-    r"""|<script\b[^>]*\bsrc=["']https?://[^>]*>\s*</script>"""
-    r"""|<img\b[^>]*\bsrc=["']https?://[^>]*>""",
-    re.IGNORECASE | re.DOTALL,
-)
-_BACKGROUND = re.compile(r"""url\(\s*["']?https?://[^)]*\)""", re.IGNORECASE)
-_INLINE_SCRIPT = re.compile(r"<script\b(?![^>]*\bsrc=)[^>]*>.*?</script>", re.IGNORECASE | re.DOTALL)
-_FOOTER = re.compile(r"<footer\b.*?</footer>", re.IGNORECASE | re.DOTALL)
-
-_STYLE = f"<style>\n{Path(__file__).with_name('datadocs.css').read_text(encoding='utf-8')}</style></head>"
-
-
-def make_self_contained(project: Path, not_applicable: Mapping[str, str]) -> None:
-    """Rewrite every page of the Data Docs of a project so that it loads nothing.
-
-    not_applicable: reasons by the name of an expectation that is no part of the suite; the index lists them.
-    """
-    docs = project / "uncommitted" / "data_docs"
-    for page in sorted(docs.rglob("*.html")):
-        write_atomically(page, self_contained(page.read_text(encoding="utf-8")))
-    for sheet in docs.rglob("*.css"):
-        write_atomically(sheet, _BACKGROUND.sub("none", sheet.read_text(encoding="utf-8")))
-    for site in docs.iterdir():
-        write_atomically(site / "index.html", _index(site, not_applicable))
-
-
-def _index(site: Path, not_applicable: Mapping[str, str]) -> str:
-    """Return an index page; the index page of GX needs a network."""
-    pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.parent != site)
-    links = "".join(f'<li><a href="{quote(page)}">{html.escape(page)}</a></li>' for page in pages)
-    head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title>'
-    return f"{head}{_STYLE}<body><h1>Data Docs</h1><ul>{links}</ul>{_left_out(not_applicable)}</body></html>"
-
-
-def _left_out(not_applicable: Mapping[str, str]) -> str:
-    """Return the folded list of the expectations that are not applicable; empty if there are none."""
-    if not not_applicable:
-        return ""
-    rows = "".join(f"<li>{html.escape(f'{name}: {why}')}</li>" for name, why in not_applicable.items())
-    return (
-        f'<details class="left-out"><summary>{len(not_applicable)} not applicable: nothing to examine in this scenario'
-        f"</summary><ul>{rows}</ul></details>"
-    )
-
-
-def self_contained(page: str) -> str:
-    """Return the page without external references, and without inline scripts, which depend on them."""
-    for pattern in (_EXTERNAL, _INLINE_SCRIPT, _FOOTER):
-        page = pattern.sub("", page)
-    return _BACKGROUND.sub("none", page).replace("</head>", _STYLE, 1)

@@ -161,6 +161,38 @@ def test_a_program_that_is_never_ready_is_named_with_what_is_missing(started, tm
         one.apps.start()
 
 
+COMES_BACK = """
+import os, sys, time
+if os.path.exists(sys.argv[2]):
+    sys.exit("no")
+print("up", flush=True)
+while os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+print("at work", flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_instance_is_starting_until_it_is_ready_again_or_ended_before_it_was(started, tmp_path):
+    held, broken = tmp_path / "held", tmp_path / "broken"
+    command = [sys.executable, "-c", COMES_BACK, str(held), str(broken)]
+    with started(command=command, instances=2, ready={"log": "at work"}, restart={"delay": "50ms"}) as one:
+        one.apps.start()
+        assert one.apps.starting() == []
+        held.touch()
+        one.apps.kill("billing/1", hold=False)
+        assert one.apps.starting() == ["billing/1"]
+        eventually(lambda: one.apps.instance("billing/1").alive)
+        assert one.apps.starting() == ["billing/1"], "it has a process, and does not work"
+        held.unlink()
+        eventually(lambda: one.apps.starting() == [])
+        broken.touch()
+        one.apps.kill("billing/2", hold=False)
+        assert one.apps.starting() == ["billing/2"]
+        eventually(lambda: one.apps.instance("billing/2").attempts > 1)
+        assert one.apps.starting() == [], "it ends again and again"
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -9,9 +9,10 @@ import socket
 import great_expectations as gx
 import pyarrow.parquet as pq
 import pytest
+from jinja2 import Environment
 
 from chaos.anomalies import ANOMALIES
-from checks.expectations import bounds, validate
+from checks.expectations import bounds, pages, validate
 from tests.support.fake_runs import SCENARIO
 
 
@@ -153,14 +154,22 @@ def test_the_project_on_disk_reads_as_the_contract_and_runs_again(fake, validate
 
 
 def test_the_index_lists_nothing_where_everything_applies(tmp_path):
-    assert validate._index(tmp_path, {}).endswith("<ul></ul></body></html>")
-    assert "1 not applicable" in validate._index(tmp_path, {"a rule": "no row"})
+    assert pages._index(tmp_path, {}).endswith("<ul></ul></body></html>")
+    assert "1 not applicable" in pages._index(tmp_path, {"a rule": "no row"})
 
 
-def test_validating_twice_replaces_the_project(fake, validated):
-    run = fake()
+def test_validating_twice_replaces_the_project_and_compiles_no_template_again(fake, validated, monkeypatch):
+    run, compiled = fake(), []
+    compile_ = Environment.compile
+    monkeypatch.setattr(
+        Environment, "compile", lambda *args, **more: (compiled.append(args[2]), compile_(*args, **more))[1]
+    )
+    monkeypatch.setattr(pages, "_COMPILED", pages.Compiled())
     validated(run)
+    assert "page.j2" in compiled and len(compiled) == len(set(compiled))
+    compiled.clear()
     validated(run)
+    assert not compiled
     assert len(list((run.run.gx / "uncommitted").glob("**/validations/**/*.html"))) == 3
 
 
