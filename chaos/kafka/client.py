@@ -112,14 +112,23 @@ class GroupState:
     members: tuple[GroupMember, ...]
 
 
+CONSUMERS = "consumer"
+"""The protocol type of a group of consumers."""
+
+
 def from_classic(described: Any, coordinator: int) -> GroupState:
-    """Return the group in an answer to DescribeGroups."""
+    """Return the group in an answer to DescribeGroups.
+
+    Members of another protocol than that of consumers, such as workers of Kafka Connect, have neither topics nor
+    partitions: what is assigned to them, and what they ask for, has another form.
+    """
+    is_consumers = described.protocol_type == CONSUMERS
     members = (
         _member(
             m,
             instance_id=m.group_instance_id,
-            topics=_subscription(m.member_metadata),
-            partitions=_classic_assignment(m.member_assignment),
+            topics=_subscription(m.member_metadata) if is_consumers else None,
+            partitions=_classic_assignment(m.member_assignment) if is_consumers else [],
         )
         for m in described.members
     )
