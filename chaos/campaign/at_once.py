@@ -49,5 +49,5 @@ def _shared(scenario: Scenario) -> Iterator[str]:
 
 
 def used_outside(run: Run) -> str:
-    """Return what instances used that those of another run would use, too, as a phrase; empty for nothing."""
+    """Return what instances used that the same ones in another run would use, too, as a phrase; empty for nothing."""
     return "; ".join(dict.fromkeys(event["words"] for event in read_events(run) if event.get("kind") == OUTSIDE))

@@ -171,7 +171,7 @@ class FromMoments(Plan):
         return ran.get(BASELINE) == "inconclusive" or ran.get(CALM, "pass") != "pass"
 
     def at_once(self, runs: Sequence[TrialRun]) -> int | None:
-        """Return 1 if instances use what those of another run would use, too."""
+        """Return 1 if instances use what the same ones in another run would use, too."""
         first = [run.run_id for run in runs if run.part in (BASELINE, CALM)]
         if self.watched and self._outside is None and first:
             self._outside = "; ".join(filter(None, (used_outside(Run(self.folder.path / name)) for name in first)))

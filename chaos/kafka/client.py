@@ -119,8 +119,8 @@ CONSUMERS = "consumer"
 def from_classic(described: Any, coordinator: int) -> GroupState:
     """Return the group in an answer to DescribeGroups.
 
-    Members of another protocol than that of consumers, such as workers of Kafka Connect, have neither topics nor
-    partitions: what is assigned to them, and what they ask for, has another form.
+    Members with another protocol than consumers, such as workers of Kafka Connect, have neither topics nor partitions:
+    what is assigned to them, and what they ask for, has another form.
     """
     is_consumers = described.protocol_type == CONSUMERS
     members = (
