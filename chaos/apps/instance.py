@@ -95,7 +95,7 @@ class Instance:
     ready: bool = False
     """Whether the incarnation was waited for until it was ready."""
     attempts: int = 0
-    """Starts since an incarnation was ready."""
+    """Starts since an incarnation was ready, or was ended by the run."""
     idle: dict[str, float] = field(default_factory=dict)
     """Since when parts of it run that have nothing to do, such as connectors without tasks, in monotonic s."""
     paused: bool = False

@@ -330,6 +330,7 @@ class Applications:
         with instance.changed:
             instance.exit_code, instance.left, instance.running = code, running.left, None
             asked = instance.asked
+            instance.attempts = 0 if asked else instance.attempts
             again = policy == "always" or (policy == "on_failure" and code != 0)
             instance.wanted = instance.wanted and again
             again = instance.wanted
@@ -368,8 +369,10 @@ class Applications:
         limit = "limits.clients" if limit_s == self._scenario.limits.clients else "within"
         try:
             wait_until(lambda: not lacks(), limit_s, "", during=self._during)
-            self._note_ready(instances)
             for instance in instances:
+                if not instance.ready:
+                    instance.ready, instance.attempts = True, 0
+                    self._note(instance, "ready")
                 for name in instance.idle:
                     self._events.note(f"connector {name} of {app} runs, and has no task: it finds nothing to do yet")
         except WaitTimeout:
@@ -391,17 +394,11 @@ class Applications:
             members = sum(max(1, len(self._wanted(other))) for other in self._mates(app))
             return readiness.missing(app, instances, self._kafka, self._partitions(), group, members)
 
-    def _note_ready(self, instances: list[Instance]) -> None:
-        for instance in instances:
-            if not instance.ready:
-                instance.ready, instance.attempts = True, 0
-                self._note(instance, "ready")
-
     def starting(self) -> list[str]:
         """Return the instances that come back after an end and are not ready yet, so that more may follow from them.
 
-        One that ended again before it was ready, or that is not ready in the time that its application has for that, is
-        none of them: nobody knows whether it ever works.
+        One that ended by itself before it was ready, or that is not ready in the time that its application has for
+        that, is none of them: nobody knows whether it ever works.
         """
         found = []
         for app in (app for app in self._apps.values() if not app.external):
@@ -409,8 +406,9 @@ class Applications:
             back = [i for i in wanted if not (i.alive and i.ready) and i.attempts <= 1 and i.ran_for() <= within_s]
             if back and self._lacks(app, wanted):
                 found += [instance.name for instance in back]
-            else:
-                self._note_ready(back)
+            else:  # without an event: nobody looked when each became ready
+                for instance in back:
+                    instance.ready, instance.attempts = True, 0
         return found
 
     def _wanted(self, app: App) -> list[Instance]:

@@ -184,6 +184,9 @@ def test_an_instance_is_starting_until_it_is_ready_again_or_ended_before_it_was(
         assert one.apps.starting() == ["billing/1"]
         eventually(lambda: one.apps.instance("billing/1").alive)
         assert one.apps.starting() == ["billing/1"], "it has a process, and does not work"
+        one.apps.kill("billing/1", hold=False)
+        eventually(lambda: one.apps.instance("billing/1").alive)
+        assert one.apps.starting() == ["billing/1"], "it did not end by itself"
         held.unlink()
         eventually(lambda: one.apps.starting() == [])
         broken.touch()
