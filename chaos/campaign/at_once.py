@@ -1,4 +1,4 @@
-"""How many runs of an exploration go at once if the user does not say: most of the time of a run is waiting.
+"""How many runs with an application go at once if the user does not say: most of the time of a run is waiting.
 
 Each run has its own brokers, addresses, folders and receivers. What a scenario or an instance uses outside of them, two
 runs at once would share, so they go one after another then.
@@ -7,7 +7,7 @@ runs at once would share, so they go one after another then.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 
@@ -20,6 +20,16 @@ MOST = 4
 """One judge takes what more of them would drive."""
 EACH_BYTES = 3 << 30
 """Free memory for each run: brokers, relay, observer and a small application."""
+
+
+def chosen(scenario: Scenario | None, say: Callable[[str], None]) -> int:
+    """Return how many runs go at once, and say it. scenario: the one with the application, if there is one."""
+    if scenario is not None and (reason := shared(scenario)):
+        say(f"one run at a time, because {reason}")
+        return 1
+    if (jobs := runs_at_once()) > 1:
+        say(f"{jobs} runs at once; --jobs 1 for one after another")
+    return jobs
 
 
 def runs_at_once() -> int:

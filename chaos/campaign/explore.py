@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from chaos.campaign.at_once import runs_at_once, shared
+from chaos.campaign.at_once import chosen
 from chaos.campaign.chance import RandomSearch
 from chaos.campaign.engine import Budget, Report, conduct, digest_of
 from chaos.campaign.folder import Folder, resumed
@@ -32,12 +32,7 @@ def explore(asked: Request, listener: ProgressListener, report: Report[ExploreRe
         raise UsageError(f"{asked.source} has no {'apps' if not subject.scenario.apps else 'effects'} to explore")
     asked, watched = asked.fixed(subject), asked.jobs == 0
     if watched:
-        reason = shared(subject.scenario)
-        asked = replace(asked, jobs=1 if asked.random or reason else runs_at_once())
-        if reason and not asked.random:
-            listener.say(f"one run at a time, because {reason}")
-        elif asked.jobs > 1:
-            listener.say(f"{asked.jobs} runs at once; --jobs 1 for one after another")
+        asked = replace(asked, jobs=1 if asked.random else chosen(subject.scenario, listener.say))
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}{'-random' * asked.random}", parts)
     plan: RandomSearch | Exploration = Exploration(subject, folder, watched, listener.say)

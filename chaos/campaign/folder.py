@@ -31,8 +31,8 @@ class Asked:
     """The request to a campaign: what every campaign has.
 
     into: the folder of a new campaign; a new one below `runs_dir` if None. resume: the folder of a campaign that goes
-    on. repeat: runs of each part. jobs: runs at once, each on its own cluster; 0 if `explore` chooses. budget: when no
-    other run begins, see `chaos.campaign.engine.Budget`.
+    on. repeat: runs of each part. jobs: runs at once, each on its own cluster; 0 if the campaign chooses. budget: when
+    no other run begins, see `chaos.campaign.engine.Budget`.
     """
 
     runs_dir: Path

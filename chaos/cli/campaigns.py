@@ -221,7 +221,7 @@ def prove(
     ] = None,
     budget: For = None,
     most: Annotated[int, typer.Option(min=1, max=2, help="Faults of a set at most.")] = 2,
-    jobs: Jobs = 2,
+    jobs: JobsChosen = None,
     seed: Seed = None,
     resume: Resume = None,
     into: Into = None,
@@ -249,7 +249,7 @@ def prove(
         from chaos.campaign.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
 
     request = ProofRequest(
-        runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed,
+        runs_dir=runs_dir, into=into, resume=resume, jobs=jobs or 0, budget=budget, seed=seed,
         app=app, most=most, baseline=baseline, bootstrap=bootstrap, topic=topic,
         select=tuple(select or ()),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 
+from chaos.campaign.at_once import chosen
 from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct
 from chaos.campaign.folder import Asked, Folder, lasting, resumed
 from chaos.campaign.moments import BASELINE, source_of
@@ -124,6 +125,10 @@ class SettingsAndProgram(Plan):
         bundle = folder.pack_run(stored.run_id) if stored.verdict == "fail" else ""
         return stored.model_copy(update={"bundle": bundle})
 
+    def at_once(self, runs: Sequence[TrialRun]) -> int | None:
+        """Return 1 if two runs of the program would share something."""
+        return self.program.at_once(apart(runs)[1])
+
     def describe(self, run: TrialRun) -> str:
         """Return what a run shows of the settings, or of the program."""
         return self.settings.describe(run) if run.proof is not None else f"program: {self.program.describe(run)}"
@@ -167,7 +172,7 @@ class Proof:
     def program(self) -> Exploration | None:
         """The exploration of the program itself; None if app.yaml names none."""
         subject = subject_of(self.judge.application.file, self.judge.application.raw, self.judge.seed)
-        return Exploration(subject, self.folder) if subject is not None else None
+        return Exploration(subject, self.folder, watched=self.asked.jobs == 0) if subject is not None else None
 
 
 def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
@@ -239,15 +244,18 @@ def run_proof(proof: Proof, listener: ProgressListener, report: Report[ProofResu
 
     Raises as `conduct`.
     """
-    judge = proof.judge
+    judge, program, asked = proof.judge, proof.program, proof.asked
+    if asked.jobs == 0:
+        asked = replace(asked, jobs=chosen(program.subject.scenario if program else None, listener.say))
     listener.say(f"{len(judge.plan.sets)} sets of faults, the most dangerous ones first")
     planned = [task(judge.application, faults, judge.seed) for faults in judge.plan.sets]
     settings = Proving(planned, judge.follow_up)
     plan: Plan = settings
-    if proof.program is not None:
-        listener.say(f"and the program {', '.join(proof.program.apps)}, at every moment of its work")
-        plan = SettingsAndProgram(settings, proof.program)
-    return conduct(plan, proof.folder, proof.asked, listener, lambda runs: judged(proof, runs), report)
+    if program is not None:
+        program.say = listener.say
+        listener.say(f"and the program {', '.join(program.apps)}, at every moment of its work")
+        plan = SettingsAndProgram(settings, program)
+    return conduct(plan, proof.folder, asked, listener, lambda runs: judged(proof, runs), report)
 
 
 def prove(request: ProofRequest, listener: ProgressListener) -> ProofResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from chaos.errors import AftershockError, UsageError
 from chaos.report.campaign import write as write_pages
 from chaos.run.campaign import Mechanism, TrialRun
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS
+from chaos.run.events import MOMENTS, OUTSIDE
 from tests.chaos.campaign.prove.apps import CAREFUL, STRONG, TOPIC, read, write
 from tests.chaos.campaign.prove.test_judge import run as settings_run
 
@@ -119,6 +120,20 @@ def test_the_plan_names_the_program(tmp_path, app):
         cli, ["prove", str(write(tmp_path, app)), "--plan", "--most", "1"], env={"COLUMNS": "200"}
     )
     assert done.exit_code == 0 and "in turn with them: billing, crashed at each moment" in done.stdout
+
+
+def test_two_runs_of_a_program_that_uses_something_outside_do_not_go_at_once(tmp_path, app):
+    proof = proof_of(tmp_path, app)
+    plan = plan_of(replace(proof, asked=replace(proof.asked, jobs=0)))
+    first = program_run(BASELINE, plan.program.run_id(BASELINE))
+    assert plan.at_once([held("none"), first]) is None
+    events = proof.folder.path / first.run_id / "events.jsonl"
+    used = {"kind": OUTSIDE, "at_us": 2, "words": "billing/1 listens on port 8080"}
+    events.write_text(events.read_text() + json.dumps(used) + "\n")
+    plan.program._outside = None
+    assert plan.at_once([held("none"), first]) == 1
+    plan.program._outside, plan.program.watched = None, proof.program.watched
+    assert plan.at_once([held("none"), first]) is None, "the user said how many"
 
 
 def test_without_a_program_nothing_changes(tmp_path):
