@@ -130,6 +130,12 @@ def test_to_load_a_scenario_imports_no_client_of_kafka():
     assert clients & set(loaded.split()) == set()
 
 
+def test_a_look_at_the_history_loads_no_scenario():
+    asked = "import sys; import chaos.history.recording, chaos.history.store, chaos.history.trends; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"chaos.scenario.model", "chaos.faults"} & set(loaded.split()) == set()
+
+
 def test_a_process_without_a_main_file_survives_the_import_of_great_expectations():
     """PySpark ends such a process, with exit code 0, if packages of its extra `connect` are missing."""
     asked = "import checks.expectations.validate; print('survived')"

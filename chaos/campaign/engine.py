@@ -27,8 +27,8 @@ from chaos.campaign.folder import Asked, Folder
 from chaos.campaign.subject import Subject, dump, raw_of
 from chaos.drive import stages
 from chaos.errors import USAGE, AftershockError, UsageError
-from chaos.history.entries import judged_entry
 from chaos.history.recording import record
+from chaos.history.runs import judged_entry
 from chaos.history.trends import TREND_STATS
 from chaos.incident.bundle import recorded_versions
 from chaos.lab.lab import DrivenRun, FinishedRun, Lab

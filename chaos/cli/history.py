@@ -83,8 +83,8 @@ def _import(
     url: Url = None,
 ) -> None:
     """Add runs to the history. A run that is in it already is replaced only if it was judged again."""
-    from chaos.history.entries import find_runs, judged_entry
     from chaos.history.recording import database_url
+    from chaos.history.runs import find_runs, judged_entry
     from chaos.history.store import Store
 
     if not folder.is_dir():
@@ -239,7 +239,7 @@ def _store(url: str | None, runs_dir: Path) -> Store:
 
 
 def _entry(path: Path) -> Entry:
-    from chaos.history.entries import read_entry
+    from chaos.history.runs import read_entry
     from chaos.run.directory import Run
 
     entry = read_entry(Run.open(path))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from chaos.errors import AftershockError
-from chaos.history.entries import Entry, read_entry
+from chaos.history.entries import Entry
 from chaos.run.directory import Run
 from chaos.run.trend import Trend
 
@@ -96,6 +96,8 @@ def _publish(entries: Sequence[Entry], runs_dir: Path, targets: Sequence[str], h
 
 
 def _entries(runs: Iterable[Run], named: tuple[str, str] | None = None) -> Iterator[Entry]:
+    from chaos.history.runs import read_entry
+
     for entry in map(read_entry, runs):
         if entry is not None:
             yield entry if named is None else replace(entry, scenario=named[0], variant=named[1])

@@ -73,7 +73,7 @@ def runs_of(run_dir: str) -> list[Any]:
 def report_broken_off(runs: list[Any]) -> None:
     """Write a result and a report of each run that began and has none. A failure is one line in the log of the task."""
     from chaos.errors import AftershockError
-    from chaos.history.entries import unjudged_entry
+    from chaos.history.runs import unjudged_entry
     from checks import pipeline
 
     for run in runs:
@@ -87,7 +87,7 @@ def report_broken_off(runs: list[Any]) -> None:
 def summary(run_dir: str | None) -> dict[str, Any]:
     """Return verdict, sentence, run and report of a run, an A/B comparison or a campaign; else inconclusive."""
     from chaos.errors import RunDirError
-    from chaos.history.entries import unjudged_entry
+    from chaos.history.runs import unjudged_entry
     from chaos.run.campaign import RESULT, Head
     from chaos.run.directory import Run, read_model
     from chaos.run.result import Judged

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.history.entries import find_runs
+from chaos.history.runs import find_runs
 from chaos.history.store import Store, default_url
 from chaos.run.campaign import GateResult
 from chaos.run.proof import ProofResult

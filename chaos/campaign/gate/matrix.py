@@ -21,7 +21,7 @@ from chaos.clients.choice import DEFAULT, Client
 from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, RunDirError, ScenarioError, UsageError
-from chaos.history.entries import setup_digest
+from chaos.history.runs import setup_digest
 from chaos.install.jars import kafka_jars
 from chaos.run.campaign import FORMAT, RESULT, GateResult, Key, LeftOut, Machine
 from chaos.run.directory import read_json

@@ -22,7 +22,7 @@ from prometheus_client import push_to_gateway, pushadd_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from chaos.errors import MetricsError
-from chaos.history.entries import MAX_DEPTH, Entry
+from chaos.history.entries import Entry
 from chaos.history.metrics.families import (
     Family,
     Test,
@@ -34,6 +34,7 @@ from chaos.history.metrics.families import (
     textfile_text,
     up_family,
 )
+from chaos.history.runs import MAX_DEPTH
 from chaos.history.store import Store
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import read_events

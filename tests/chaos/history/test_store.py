@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from chaos.errors import HistoryError, RunDirError
-from chaos.history.entries import Entry, find_runs, judged_entry
+from chaos.history.entries import Entry
 from chaos.history.recording import add_runs, record
+from chaos.history.runs import find_runs, judged_entry
 from chaos.history.store import RUN, Store, default_url
 from chaos.history.trends import BEFORE
 from chaos.run.directory import Run
