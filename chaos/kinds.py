@@ -15,6 +15,7 @@ Kind = Literal[
     "run",
     "campaign",
     "comparison",
+    "examination",
     "bundle",
     "settings",
     "samples",
@@ -35,14 +36,15 @@ WORDS: dict[Kind, tuple[str, str]] = {
     "run": ("the directory of a run", "replay {}"),
     "campaign": ("the folder of a campaign", ""),
     "comparison": ("the folder of a comparison", ""),
+    "examination": ("the folder of an examination of a cluster", ""),
     "bundle": ("a bundle", "replay {}"),
     "settings": ("a file of settings", "promise {}"),
     "samples": ("a file of samples", "test --samples {} -- COMMAND"),
     "part": ("a file of a run or campaign", ""),
 }
 """How messages name a kind, and the command that takes it."""
-RUN, CAMPAIGN, COMPARISON = "resolved.json", "plan.json", "comparison.json"
-FOLDERS: dict[str, Kind] = {CAMPAIGN: "campaign", RUN: "run", COMPARISON: "comparison"}
+RUN, CAMPAIGN, COMPARISON, COMMITS = "resolved.json", "plan.json", "comparison.json", "commits.csv"
+FOLDERS: dict[str, Kind] = {CAMPAIGN: "campaign", RUN: "run", COMPARISON: "comparison", COMMITS: "examination"}
 """A file that only folders of this kind have."""
 PARTS = frozenset({*FOLDERS, "campaign.json", "result.json"})
 SUFFIXES: dict[str, Kind] = {".properties": "settings", ".jsonl": "samples", ".ndjson": "samples"}
@@ -73,7 +75,7 @@ def mistaken(where: str | Path, found: Kind, wanted: str) -> str:
         return f"{where} is {words}, not {wanted}; name its folder {Path(where).parent} where a run is taken"
     if found == "campaign":
         return f"{where} is {words}, not {wanted}; its runs are the directories below it"
-    if found == "comparison":
+    if found in ("comparison", "examination"):
         return f"{where} is {words}, not {wanted}; what was found is in its result.json"
     if found == "bundle" and wanted == WORDS["run"][0]:
         command = "unbundle {}"

@@ -13,6 +13,7 @@ import typer
 from chaos.cli import options as opt
 from chaos.cli.output import View, print_line
 from chaos.errors import INTERRUPTED, AftershockError, UsageError
+from chaos.kinds import COMMITS
 
 EXAMPLES = {
     "forensics": "forensics --bootstrap kafka:9092 --group billing --topic orders --since 2h\n\n"
@@ -85,7 +86,7 @@ def forensics(
         result = examination.result
         result.notes += notes
         try:
-            with (folder / session.TABLE).open("w", encoding="utf-8", newline="") as table:
+            with (folder / COMMITS).open("w", encoding="utf-8", newline="") as table:
                 examination.examine(table, events)
         except AftershockError:
             shutil.rmtree(folder)  # refused: there is nothing in it

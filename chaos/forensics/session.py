@@ -29,7 +29,6 @@ from chaos.kafka.security import Access, Security
 from chaos.report.text import count as count_of
 from chaos.run.events import now_us
 
-TABLE = "commits.csv"
 ERRORS = UnreadableError, KafkaError, ValueError, OSError
 """Errors that end one part only."""
 

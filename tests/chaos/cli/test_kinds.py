@@ -27,6 +27,7 @@ TAKES = {
     "runs/one": "the directory of a run, not {}; what takes it: python -m chaos replay runs/one",
     "many": "the folder of a campaign, not {}; its runs are the directories below it",
     "compared": "the folder of a comparison, not {}; what was found is in its result.json",
+    "examined": "the folder of an examination of a cluster, not {}; what was found is in its result.json",
     "many/campaign.json": "a file of a run or campaign, not {}; name its folder many where a run is taken",
 }
 
@@ -44,6 +45,8 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "many").mkdir()
     (tmp_path / "compared").mkdir()
     (tmp_path / "compared" / "comparison.json").write_text("{}")
+    (tmp_path / "examined").mkdir()
+    (tmp_path / "examined" / "commits.csv").write_text("group,topic\n")
     for part in ("plan.json", "campaign.json"):
         (tmp_path / "many" / part).write_text("{}")
     return tmp_path
@@ -61,7 +64,7 @@ def test_each_command_names_what_takes_a_path_of_another_kind(files, name):
     said = {}
     if name != "mine.yaml":
         said |= {"run": "a scenario", "show": "a scenario"}
-    if name not in ("mine.yaml", "a.tar.gz", "packed", "runs/one", "many", "compared"):
+    if name not in ("mine.yaml", "a.tar.gz", "packed", "runs/one", "many", "compared", "examined"):
         said |= {"explore": "a scenario", "repeat": "a scenario", "replay": "a scenario"}
     if name != "gate.yaml":
         said["gate"] = "a gate"
