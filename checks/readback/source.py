@@ -36,6 +36,8 @@ COPIES = 100
 ROWS_PER_BATCH = 4096  # about what fits a core's cache
 BATCH_BYTES = 8 << 20
 SILENCE_S = 60.0
+ASK_S = 5.0
+"""After each silence of this length, the brokers are asked whether the topic exists."""
 POLL_S = 0.1
 Headers = Sequence[tuple[str, str | bytes | None]] | None
 SETTINGS = {
@@ -224,23 +226,43 @@ class PartReader:
     def __init__(self, part: OffsetRange, isolation: str) -> None:
         connection = {"bootstrap.servers": part.bootstrap, **librdkafka_settings(part.security)}
         self._part, self.reached, self._last_answer = part, part.start, time.monotonic()
+        self._asked = self._unknown = 0
         self._consumer = Consumer({**SETTINGS, "isolation.level": isolation, **connection})
         self._consumer.assign([TopicPartition(part.topic, part.partition, part.start)])
 
     def poll(self, size: int) -> list[Message]:
-        """Return the next messages with a record, possibly none. Raises `ClusterError` after a long silence."""
+        """Return the next messages with a record, possibly none.
+
+        Raises `ClusterError` after a long silence, or if the topic does not exist any more.
+        """
         messages: list[Message] = self._consumer.consume(size, POLL_S)
         if messages:
-            self._last_answer = time.monotonic()
-        elif time.monotonic() - self._last_answer > SILENCE_S:
-            reason = f"nothing from offset {self.reached} on for {SILENCE_S:.0f} s"
-            raise ClusterError(_error(self._part, reason))
+            self._last_answer, self._asked, self._unknown = time.monotonic(), 0, 0
+        else:
+            self._note_silence(time.monotonic() - self._last_answer)
         if any(map(Message.error, messages)):
             self.reached = max(self.reached, *(self._end_of_log(m) for m in messages if m.error()))
             messages = [m for m in messages if not m.error()]
         if messages:
             self.reached = max(self.reached, messages[-1].offset() + 1)
         return messages
+
+    def _note_silence(self, silent_s: float) -> None:
+        """Raise `ClusterError` if nothing more is to be expected: librdkafka goes on to look for a deleted topic."""
+        if silent_s > SILENCE_S:
+            reason = f"nothing from offset {self.reached} on for {SILENCE_S:.0f} s"
+            raise ClusterError(_error(self._part, reason))
+        if silent_s > ASK_S * (self._asked + 1):
+            self._asked, self._unknown = self._asked + 1, self._unknown + 1 if self._is_unknown() else 0
+            if self._unknown > 1:  # a broker that has just started may not know it yet
+                raise ClusterError(_error(self._part, "the topic does not exist any more"))
+
+    def _is_unknown(self) -> bool:
+        try:
+            topic = self._consumer.list_topics(self._part.topic, ASK_S).topics[self._part.topic]
+        except KafkaException:
+            return False
+        return topic.error is not None and topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def _end_of_log(self, message: Message) -> int:
         """Return the end offset of the log, or 0 for a retriable error. Raises `ClusterError` for any other error."""
