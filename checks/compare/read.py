@@ -55,8 +55,8 @@ def read(task: Task) -> Done:
                             _write(task, file, number)
                             rows, number = rows + len(file["offset"]), number + 1
                         return Done(rows, evicted)
-                    except ClusterError:
-                        at = _start(task.part)
+                    except ClusterError as e:
+                        at = _start(task.part, e)
                         if at <= reader.reached:
                             raise
                         evicted = min(at, task.part.end)  # what was read before is left out when rows are matched
@@ -65,14 +65,17 @@ def read(task: Task) -> Done:
     except AftershockError as e:
         return Done(rows, evicted, str(e))
     except KafkaException as e:
-        return Done(rows, evicted, f"cannot read {task.part.topic}/{task.part.partition}: {e.args[0]}")
+        return Done(rows, evicted, f"cannot read {task.part.topic}/{task.part.partition}: {e.args[0].str()}")
 
 
-def _start(part: OffsetRange) -> int:
-    """Return the offset at which the log begins now."""
+def _start(part: OffsetRange, reason: ClusterError) -> int:
+    """Return the offset at which the log begins now. Raises the reason why that is asked if nobody answers."""
     consumer = Consumer({**SETTINGS, "bootstrap.servers": part.bootstrap, **librdkafka_settings(part.security)})
     with closing(consumer):
-        low, _ = consumer.get_watermark_offsets(TopicPartition(part.topic, part.partition), TIMEOUT_S)
+        try:
+            low, _ = consumer.get_watermark_offsets(TopicPartition(part.topic, part.partition), TIMEOUT_S)
+        except KafkaException:
+            raise reason from None
         return int(low)
 
 
