@@ -51,6 +51,8 @@ KILL_TIMEOUT_S = 10.0
 LOOK_S, SHORTEN_S = 1.0, 0.25
 LONGEST_LOG = 2 << 30
 """Bytes of a log that is an effect, so that nothing of it may be left out."""
+LEAST_START_S, SLOWER = 10.0, 2.0
+"""An instance that comes back gets this time to start, or so many times what a start took before."""
 CONNECTED_S = 5.0
 """An instance that ran so long has connected to its address, or never does."""
 
@@ -119,6 +121,8 @@ class Applications:
         self._given = {*self._ports.values()}
         self._outside = Outside(run.path, self._given)
         self._used, self._brokers = used, brokers
+        self._start_s: dict[str, float] = {}
+        """The longest time that an instance of an application took until it was ready."""
         self._past: dict[str, set[str]] = defaultdict(set)
         """Addresses of brokers to which instances connected past the relay."""
         self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
@@ -372,6 +376,7 @@ class Applications:
             for instance in instances:
                 if not instance.ready:
                     instance.ready, instance.attempts = True, 0
+                    self._start_s[app] = max(self._start_s.get(app, 0.0), instance.ran_for())
                     self._note(instance, "ready")
                 for name in instance.idle:
                     self._events.note(f"connector {name} of {app} runs, and has no task: it finds nothing to do yet")
@@ -397,13 +402,13 @@ class Applications:
     def starting(self) -> list[str]:
         """Return the instances that come back after an end and are not ready yet, so that more may follow from them.
 
-        One that ended by itself before it was ready, or that is not ready in the time that its application has for
-        that, is none of them: nobody knows whether it ever works.
+        One that ended by itself before it was ready is none of them, and neither is one that runs for longer than a
+        start took before: nobody knows whether it ever works. A worker of Connect with a failed task is never ready.
         """
         found = []
         for app in (app for app in self._apps.values() if not app.external):
-            wanted, within_s = self._wanted(app), app.ready_within(self._scenario.limits.clients)
-            back = [i for i in wanted if not (i.alive and i.ready) and i.attempts <= 1 and i.ran_for() <= within_s]
+            wanted, most_s = self._wanted(app), max(LEAST_START_S, SLOWER * self._start_s.get(app.name, 0.0))
+            back = [i for i in wanted if not (i.alive and i.ready) and i.attempts <= 1 and i.ran_for() <= most_s]
             if back and self._lacks(app, wanted):
                 found += [instance.name for instance in back]
             else:  # without an event: nobody looked when each became ready

@@ -173,7 +173,8 @@ time.sleep(600)
 """
 
 
-def test_an_instance_is_starting_until_it_is_ready_again_or_ended_before_it_was(started, tmp_path):
+def test_an_instance_is_starting_until_it_is_ready_again_or_ended_before_it_was(started, tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "LEAST_START_S", TIMEOUT_S)
     held, broken = tmp_path / "held", tmp_path / "broken"
     command = [sys.executable, "-c", COMES_BACK, str(held), str(broken)]
     with started(command=command, instances=2, ready={"log": "at work"}, restart={"delay": "50ms"}) as one:
@@ -187,6 +188,11 @@ def test_an_instance_is_starting_until_it_is_ready_again_or_ended_before_it_was(
         one.apps.kill("billing/1", hold=False)
         eventually(lambda: one.apps.instance("billing/1").alive)
         assert one.apps.starting() == ["billing/1"], "it did not end by itself"
+        monkeypatch.setattr(supervisor, "LEAST_START_S", 0.0)
+        one.apps._start_s["billing"] = 0.0
+        eventually(lambda: one.apps.starting() == [])  # it takes longer than before
+        one.apps._start_s["billing"] = TIMEOUT_S
+        assert one.apps.starting() == ["billing/1"]
         held.unlink()
         eventually(lambda: one.apps.starting() == [])
         broken.touch()
