@@ -1,4 +1,4 @@
-"""Which of several fetches, commits and writes a story tells: the one that its rule names, and near misses."""
+"""A story names one of several fetches, commits and writes by a rule: the one of the rule, and near misses."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_stories_know_what_the_faults_and_effects_of_the_scenario_are(
 ):
     run = FakeRun(tmp_path, scenario)
     table_path(run.run, "fetched").mkdir(parents=True)
-    known, told = facts(KILLED), []
+    known, said = facts(KILLED), []
     wire = SimpleNamespace(facts=lambda: known, seen=lambda: [PASSED_FIRST, PASSED_FIRST])
     monkeypatch.setattr("checks.effects.story.Wire", lambda *asked: wire)
-    monkeypatch.setattr("checks.effects.story.tell", lambda row, seen, facts, output: told.append(facts) or {})
+    monkeypatch.setattr("checks.effects.story.tell", lambda row, seen, facts, output: said.append(facts) or {})
     add_stories(None, run.run, run.resolved, [finding(), finding(BEHIND)], 20)
-    assert told == [replace(known, only_doubled=only_doubled, copies=frozenset(copies))], "none of what was behind"
+    assert said == [replace(known, only_doubled=only_doubled, copies=frozenset(copies))], "none of what was behind"
 
 
 def test_a_sum_in_a_topic_is_of_the_applications_that_write_it(tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_the_instance_that_fetched_an_input_last_has_lost_it_if_it_ended(fetches
 @pytest.mark.parametrize(
     "earlier", [EARLIER, fetch("billing/2", 11)], ids=["another instance", "an earlier incarnation"]
 )
-def test_the_last_fetch_of_a_lost_input_is_told(earlier):
+def test_the_last_fetch_of_a_lost_input_is_named(earlier):
     lives = {"billing/2": [Life("billing/2", 0, at(11.5), "was stopped"), *KILLED["billing/2"]]}
     lives["billing/2"][1] = replace(lives["billing/2"][1], begin_us=at(12))
     row = summed([(Decimal(5), Seen([earlier, *FETCHED]))], "0", "5", facts(lives))
@@ -148,7 +148,7 @@ def test_a_difference_of_sums_has_no_exponent():
 
 
 AGAIN = [EARLIER, *FETCHED]
-"""By two instances, of which the last one was killed."""
+"""By two instances; the last one was killed."""
 REFUSED = [write("billing/2", second, "fail") | {"error": code} for second, code in ((12.3, 19), (12.35, 10))]
 
 
@@ -214,9 +214,9 @@ REFUSED = [write("billing/2", second, "fail") | {"error": code} for second, code
         ),
     ],
 )
-def test_a_missing_effect_is_told_by_the_last_fetch_before_its_commit(known, seen, cause, words):
-    row, told = story("missing", known, **seen)
-    assert row["cause"] == cause and words in told, told
+def test_a_missing_effect_is_explained_by_the_last_fetch_before_its_commit(known, seen, cause, words):
+    row, said = story("missing", known, **seen)
+    assert row["cause"] == cause and words in said, said
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_a_missing_effect_is_told_by_the_last_fetch_before_its_commit(known, see
         (facts(KILLED), [], "at 12.5 s, fetched again by billing/1 from 1,040 at 13.0 s, and its effects are not seen"),
     ],
 )
-def test_a_doubled_effect_is_told_with_the_commit_between_its_fetches(known, commits, words):
-    told = story("duplicate", known, fetches=FETCHED_AGAIN.fetches, commits=commits)[1]
-    assert words in told, told
+def test_a_doubled_effect_is_explained_with_the_commit_between_its_fetches(known, commits, words):
+    said = story("duplicate", known, fetches=FETCHED_AGAIN.fetches, commits=commits)[1]
+    assert words in said, said
 
 
 @pytest.mark.parametrize(
@@ -239,29 +239,29 @@ def test_a_doubled_effect_is_told_with_the_commit_between_its_fetches(known, com
         (1300.54, 1301, "1,288.4 s passed before its fetch"),
     ],
 )
-def test_the_first_write_of_a_late_effect_is_told_with_its_wait(fetched, done, wait):
+def test_the_first_write_of_a_late_effect_is_named_with_its_wait(fetched, done, wait):
     writes = [write("billing/1", done), write("billing/1", done + 1, "unknown")]
-    told = story("late", facts(), fetches=[fetch("billing/1", fetched)], writes=writes, at_us=at(done))[1]
-    assert wait in told and told.count("its effect was") == 1, told
+    said = story("late", facts(), fetches=[fetch("billing/1", fetched)], writes=writes, at_us=at(done))[1]
+    assert wait in said and said.count("its effect was") == 1, said
 
 
 def test_an_instance_that_ended_when_the_other_one_fetched_is_the_cause_of_a_late_effect():
     known = facts({"billing/2": [Life("billing/2", 0, at(40), "was killed")]})
-    row, told = story("late", known, fetches=[*FETCHED, fetch("billing/1", 40)], at_us=at(41))
-    assert row["cause"] == "late_down" and "billing/2 was killed at 40.0 s" in told
+    row, said = story("late", known, fetches=[*FETCHED, fetch("billing/1", 40)], at_us=at(41))
+    assert row["cause"] == "late_down" and "billing/2 was killed at 40.0 s" in said
 
 
 def test_two_writes_after_two_fetches_are_of_the_last_two():
     fetches = [fetch("billing/2", second) for second in (12.3, 12.5, 13)]
     written = [write("billing/2", second) for second in (13.4, 13.6)]
-    row, told = story("duplicate", facts(), fetches=fetches, writes=written)
-    assert row["cause"] == "repeated" and "fetched by billing/2 at 12.5 s" in told
-    assert "fetched again by billing/2 from 1,040 at 13.0 s" in told
+    row, said = story("duplicate", facts(), fetches=fetches, writes=written)
+    assert row["cause"] == "repeated" and "fetched by billing/2 at 12.5 s" in said
+    assert "fetched again by billing/2 from 1,040 at 13.0 s" in said
 
 
-def test_the_last_fetch_before_a_wrong_effect_is_told():
-    told = story("wrong", facts(), fetches=AGAIN, times_us=[at(12.4)], expected="9", found="8")[1]
-    assert "fetched by billing/2 at 12.3 s" in told and told.count("fetched by") == 1, told
+def test_the_last_fetch_before_a_wrong_effect_is_named():
+    said = story("wrong", facts(), fetches=AGAIN, times_us=[at(12.4)], expected="9", found="8")[1]
+    assert "fetched by billing/2 at 12.3 s" in said and said.count("fetched by") == 1, said
 
 
 @pytest.mark.parametrize("seconds", [(12.2, 12.4), (12.2, 12.3)])
@@ -273,14 +273,14 @@ def test_a_wrong_effect_is_of_what_was_fetched_before_its_last_write(seconds):
 def test_an_effect_without_an_input_is_of_the_last_fetch_before_its_first_write():
     fetches = [fetch("billing/2", second) | {"isolation": level} for second, level in ((12.3, 1), (12.6, 0))]
     written = [write("billing/2", 13), write("billing/2", 12.4)]
-    row, told = story("unexpected", facts(), fetches=fetches, writes=written, why="its transaction was aborted")
-    assert row["cause"] == "read_uncommitted" and "fetched by billing/2 at 12.6 s" in told, told
+    row, said = story("unexpected", facts(), fetches=fetches, writes=written, why="its transaction was aborted")
+    assert row["cause"] == "read_uncommitted" and "fetched by billing/2 at 12.6 s" in said, said
     both = [fetches[0] | {"isolation": 0}, fetch("billing/1", 12.5) | {"isolation": 1}]
     same = {"fetches": both, "writes": [write("billing/2", 12.3)], "why": "its transaction was aborted"}
     assert story("unexpected", facts(), **same)[0]["cause"] == "read_uncommitted"
     others = [fetch("billing/3", 12.2) | {"isolation": 1}, fetch("billing/1", 12.7) | {"isolation": 0}]
-    row, told = story("unexpected", facts(), fetches=others, why="its transaction was aborted")
-    assert row["cause"] == "read_uncommitted" and "fetched by billing/1 at 12.7 s" in told, told
+    row, said = story("unexpected", facts(), fetches=others, why="its transaction was aborted")
+    assert row["cause"] == "read_uncommitted" and "fetched by billing/1 at 12.7 s" in said, said
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ def test_an_effect_without_an_input_is_of_the_last_fetch_before_its_first_write(
 )
 def test_the_fetches_of_a_doubled_effect_are_the_last_ones_before_its_first_two_writes(seconds, written, again):
     fetches = [fetch(who, second) for who, second in zip(("billing/2", "billing/1", "billing/1"), seconds, strict=True)]
-    told = story("duplicate", facts(), fetches=fetches, writes=[write(*one) for one in written])[1]
-    assert f"fetched again by billing/1 from 1,040 at {again} s" in told, told
+    said = story("duplicate", facts(), fetches=fetches, writes=[write(*one) for one in written])[1]
+    assert f"fetched again by billing/1 from 1,040 at {again} s" in said, said
 
 
 def test_the_label_of_a_frame_has_its_offset_in_thousands():
