@@ -40,6 +40,7 @@ class BrokerKillSpec(FaultSpec):
 class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
     """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
 
+    A partition without a replica elsewhere has no leader then, in a higher leader epoch.
     If the target led no partition, the proof is that it is no longer in the metadata. If no other broker is there, no
     partition moves: then the proof is that no broker answers.
     """
@@ -73,9 +74,12 @@ class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
         for partition in [TopicPartition.parse(named)] if named else list(self._led):
             leader, epoch = self._led.get(partition, (NO_LEADER, NO_LEADER))
             now = world.observer.partition(partition)
-            if leader == NO_LEADER or now is None or now.leader == NO_LEADER or now.leader_epoch <= epoch:
+            if leader == NO_LEADER or now is None or now.leader_epoch <= epoch:
                 continue
-            return f"{partition} went from leader {leader} to {now.leader}, leader epoch {epoch} to {now.leader_epoch}"
+            if now.leader == NO_LEADER and not set(now.replicas) <= set(self.brokers):
+                continue  # another replica may lead, and what comes after the proof may need that
+            after = "none" if now.leader == NO_LEADER else now.leader
+            return f"{partition} went from leader {leader} to {after}, leader epoch {epoch} to {now.leader_epoch}"
         metadata = world.observer.metadata
         if not self._led and metadata and not set(self.brokers) & set(metadata.brokers):
             return f"{self.resolved} {self._verb()} gone from the metadata"

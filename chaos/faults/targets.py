@@ -246,10 +246,11 @@ def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
 def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
     """Return the partitions that a broker leads, with their leader epochs.
 
-    They belong to the scenario's topics, and to the user's topics that its faults aim at.
+    They belong to the scenario's topics, to the internal topics of its applications, and to the user's topics that its
+    faults aim at.
     """
-    metadata = world.kafka.metadata()
-    topics = {t.name for t in world.scenario.topics} | world.scenario.their_topics
+    metadata, scenario = world.kafka.metadata(), world.scenario
+    topics = {t.name for t in scenario.topics} | scenario.internal_topics.keys() | scenario.their_topics
     if metadata is None:
         raise FaultError("no broker answers, so the partitions that the target leads are unknown")
     return {

@@ -341,6 +341,12 @@ class Setup(Strict):
         return frozenset(topic.name for topic in self.topics if topic.name not in ours) if theirs else frozenset()
 
     @property
+    def internal_topics(self) -> dict[str, int]:
+        """The topics that workers of Kafka Connect make for themselves in the first cluster, with their partitions."""
+        workers = [(app.connect, app.name) for app in self.apps if app.connect is not None and app.cluster == PRIMARY]
+        return {topic: n for connect, app in workers for topic, n in connect.internal_topics(app).items()}
+
+    @property
     def transactional(self) -> bool:
         """Whether any client writes in transactions."""
         return bool(self.written_in_transactions())
@@ -399,10 +405,7 @@ class Setup(Strict):
     def partition_problems(self, where: str, text: str) -> Iterator[str]:
         """Check that the scenario has a partition such as `orders/0`."""
         partition = TopicPartition.parse(text)
-        counts = {t.name: t.partitions for t in self.topics}
-        for app in self.apps:
-            if app.connect is not None and app.cluster == PRIMARY:
-                counts |= app.connect.internal_topics(app.name)
+        counts = {t.name: t.partitions for t in self.topics} | self.internal_topics
         if partition.topic not in counts:
             yield f"{where}: there is no topic {partition.topic!r}"
         elif partition.number >= (count := counts[partition.topic]):

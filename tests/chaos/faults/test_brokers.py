@@ -11,7 +11,7 @@ from chaos.faults import brokers as specs
 from chaos.faults.base import World
 from chaos.faults.settings import BrokerConfigSpec
 from chaos.kafka.client import LogDir
-from chaos.kafka.metadata import Metadata, PartitionState
+from chaos.kafka.metadata import NO_LEADER, Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.triggers import Target, Trigger
 from chaos.wait import wait_until
@@ -70,7 +70,7 @@ def world_of(cluster, leader=1, epoch=3, controllers=()):
     answers = iter(controllers)
     kafka = SimpleNamespace(metadata=lambda: metadata, controller=lambda: next(answers, None))
     observer = SimpleNamespace(metadata=metadata, partition=lambda name: metadata.partitions.get(name))
-    scenario = SimpleNamespace(topics=[SimpleNamespace(name="orders")], their_topics=frozenset())
+    scenario = SimpleNamespace(topics=[SimpleNamespace(name="orders")], their_topics=frozenset(), internal_topics={})
     return World(scenario, cluster, None, observer, kafka, random.Random(1))
 
 
@@ -426,6 +426,35 @@ def test_the_only_broker_stops_though_nobody_takes_its_leaderships(kind, monkeyp
         assert proof == "no broker answers, and there was none but broker 1"
     else:
         assert "broker 1 handed over 0 partitions" in proof and not cluster.down
+
+
+@pytest.mark.parametrize("kind", ["broker.kill", "broker.stop"])
+@pytest.mark.parametrize(
+    ("leader", "epoch", "replicas", "proof"),
+    [
+        (2, 4, (1, 2), "source-offset/0 went from leader 1 to 2, leader epoch 3 to 4"),
+        (NO_LEADER, 4, (1,), "source-offset/0 went from leader 1 to none, leader epoch 3 to 4"),
+        (NO_LEADER, 4, (1, 2), None),  # the other replica may lead in a moment
+        (NO_LEADER, 3, (1,), None),  # a broker that does not know the address of the leader names none
+        (1, 3, (1,), None),
+    ],
+)
+def test_the_end_of_a_broker_is_proven_by_a_topic_that_only_applications_use(kind, leader, epoch, replicas, proof):
+    target = Target(leader_of="source-offset/0")
+    fault = FAULTS[kind](FAULTS[kind].specification(name="k", kind=kind, target=target, when=AT))
+    world = world_of(cluster := Cluster())
+    orders, internal = TopicPartition("orders", 0), TopicPartition("source-offset", 0)
+    partitions = world.observer.metadata.partitions
+    partitions |= {orders: PartitionState(2, 3, (1, 2), (1, 2)), internal: PartitionState(1, 3, replicas, replicas)}
+    world.scenario.internal_topics = {"source-offset": 1}
+    after = Metadata(world.observer.metadata.brokers, {internal: PartitionState(2, 4, replicas, replicas)})
+    world.kafka.metadata = lambda: after if cluster.down else world.observer.metadata
+    fault.inject(world)
+    assert cluster.down == {1} and fault.proof(world) is None, "the process is gone, and the cluster has not noticed"
+    partitions[orders] = PartitionState(3, 4, (1, 2), (1, 2))
+    assert fault.proof(world) is None, "another partition has another leader"
+    partitions[internal] = PartitionState(leader, epoch, replicas, replicas)
+    assert fault.proof(world) == proof
 
 
 def test_a_kill_of_the_last_brokers_is_proven_by_silence_and_not_while_another_one_is_there():
