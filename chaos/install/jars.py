@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import MachineError, ResolveError
@@ -29,39 +30,35 @@ _VERSION = re.compile(r"\d+(\.\d+){1,3}([.-][A-Za-z0-9.]{1,30})?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
 
-def kafka_jars(version: str, on_progress: Progress = silent) -> Path:
-    """Return the directory with the jars of a Kafka release, for a class path.
+@dataclass(frozen=True)
+class Part:
+    """A part of Kafka's releases in Maven: its name in messages, its module, and its size with dependencies."""
+
+    name: str
+    module: str
+    megabytes: int
+
+
+BROKER = Part("Kafka", "kafka_2.13", 45)
+CLIENTS = Part("kafka-clients", "kafka-clients", 20)
+STREAMS = Part("kafka-streams", "kafka-streams", 75)
+CONNECT = Part("Kafka Connect", "connect-runtime", 25)
+
+
+def kafka_jars(version: str, on_progress: Progress = silent, part: Part = BROKER) -> Path:
+    """Return the directory with the jars of a part of a Kafka release, for a class path.
 
     Raises `ResolveError` if the release does not exist or cannot be fetched, `MachineError` without Java or space.
     """
-    _check("Kafka version", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
+    _check(f"{part.name} version", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
+    name = f"{part.name} {version}"
 
-    fill = _with_logging(f"Kafka {version}", 45, "kafka_2.13", version, on_progress)
-    return cached(f"jars/kafka-{version}", fill, "another run resolves Kafka jars; waiting for it", on_progress)
+    def fill(directory: Path) -> None:
+        on_progress(f"resolving {name}: about {part.megabytes} MB, once")
+        _retrieve("org.apache.kafka", part.module, version, directory)
+        _add_logging(name, directory)
 
-
-def kafka_client_jars(version: str, on_progress: Progress = silent) -> Path:
-    """Return the directory with the jars of a release of kafka-clients, for a class path. Raises like `kafka_jars`."""
-    _check("release of kafka-clients", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
-
-    fill = _with_logging(f"kafka-clients {version}", 20, "kafka-clients", version, on_progress)
-    return cached(f"jars/kafka-clients-{version}", fill, "another run resolves jars; waiting for it", on_progress)
-
-
-def kafka_streams_jars(version: str, on_progress: Progress = silent) -> Path:
-    """Return the directory with the jars of a release of kafka-streams, for a class path. Raises like `kafka_jars`."""
-    _check("release of kafka-streams", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
-
-    fill = _with_logging(f"kafka-streams {version}", 75, "kafka-streams", version, on_progress)
-    return cached(f"jars/kafka-streams-{version}", fill, "another run resolves jars; waiting for it", on_progress)
-
-
-def connect_jars(version: str, on_progress: Progress = silent) -> Path:
-    """Return the directory with the jars of a release of Kafka Connect, for a class path. Raises like `kafka_jars`."""
-    _check("release of Kafka Connect", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
-
-    fill = _with_logging(f"Kafka Connect {version}", 25, "connect-runtime", version, on_progress)
-    return cached(f"jars/kafka-connect-{version}", fill, "another run resolves jars; waiting for it", on_progress)
+    return _cached(name.lower().replace(" ", "-"), fill, on_progress)
 
 
 def flink_jars(release: str, connector: str, on_progress: Progress = silent) -> Path:
@@ -81,20 +78,11 @@ def flink_jars(release: str, connector: str, on_progress: Progress = silent) -> 
             _retrieve("org.apache.flink", module, version, directory)
         _add_logging(f"Flink {release}", directory)
 
-    return cached(f"jars/flink-{release}-{connector}", fill, "another run resolves jars; waiting for it", on_progress)
+    return _cached(f"flink-{release}-{connector}", fill, on_progress)
 
 
-def _with_logging(
-    name: str, megabytes: int, module: str, version: str, on_progress: Progress
-) -> Callable[[Path], None]:
-    """Return a function that retrieves a module of Kafka, and a back end for slf4j, through which it logs."""
-
-    def fill(directory: Path) -> None:
-        on_progress(f"resolving {name}: about {megabytes} MB, once")
-        _retrieve("org.apache.kafka", module, version, directory)
-        _add_logging(name, directory)
-
-    return fill
+def _cached(name: str, fill: Callable[[Path], None], on_progress: Progress) -> Path:
+    return cached(f"jars/{name}", fill, "another run resolves jars; waiting for it", on_progress)
 
 
 def _add_logging(name: str, directory: Path) -> None:
@@ -121,7 +109,7 @@ def resolve(org: str, module: str, version: str, on_progress: Progress = silent)
         on_progress(f"resolving {org}:{module}:{version}, once")
         _retrieve(org, module, version, directory)
 
-    return cached(f"jars/{org}-{module}-{version}", fill, "another run resolves jars; waiting for it", on_progress)
+    return _cached(f"{org}-{module}-{version}", fill, on_progress)
 
 
 def _check(what: str, value: str, pattern: re.Pattern[str], hint: str) -> None:

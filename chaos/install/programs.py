@@ -29,7 +29,7 @@ from pathlib import Path
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cache_dir, cached, run_tool, silent
 from chaos.install.go import NEEDED, find_go, last_lines
-from chaos.install.jars import compile_java, compiler, connect_jars, digest, first_error, pack, resolve
+from chaos.install.jars import CONNECT, compile_java, compiler, digest, first_error, kafka_jars, pack, resolve
 from chaos.install.java import JAVA_ENVIRONMENT, find_java
 
 INSTALL_S = 600
@@ -107,7 +107,7 @@ def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_p
     Connect provides is left out, as the archives of connectors do: two releases of a class do not fit together.
     Raises as `build`.
     """
-    runtime = connect_jars(release, on_progress)
+    runtime = kafka_jars(release, on_progress, CONNECT)
     plugins = _artifacts(libraries, on_progress)
 
     def fill(target: Path) -> None:

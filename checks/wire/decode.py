@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
-from chaos.install.jars import compile_java, compiler, digest, first_error, kafka_client_jars, pack
+from chaos.install.jars import CLIENTS, compile_java, compiler, digest, first_error, kafka_jars, pack
 
 KAFKA = "4.4.0"
 """The release of kafka-clients with which frames are decoded: the newest that brokers here may have."""
@@ -64,7 +64,7 @@ what they mean."""
 
 def prepare(spark: SparkSession, on_progress: Progress = silent) -> Any:
     """Add the class to the session, compiled if it is not, and return it. Raises `ResolveError`."""
-    jars = [_compiled(on_progress), next(kafka_client_jars(KAFKA, on_progress).glob("kafka-clients-*.jar"))]
+    jars = [_compiled(on_progress), next(kafka_jars(KAFKA, on_progress, CLIENTS).glob("kafka-clients-*.jar"))]
     for jar in jars:
         spark.sql(f"ADD JAR '{jar}'")
     jvm: Any = spark._jvm
@@ -87,7 +87,7 @@ def _compiled(on_progress: Progress) -> Path:
     """Return the jar of the class."""
 
     def fill(target: Path) -> None:
-        ecj, clients = compiler(on_progress), kafka_client_jars(KAFKA, on_progress)
+        ecj, clients = compiler(on_progress), kafka_jars(KAFKA, on_progress, CLIENTS)
         on_progress("compiling the decoder of the wire ledger, once")
         jars = [*clients.glob("*.jar"), *_spark_jars()]
         done = compile_java(ecj, (SOURCES,), jars, target / "classes")

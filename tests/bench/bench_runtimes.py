@@ -42,7 +42,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.cache import silent
 from chaos.install.go import find_go
-from chaos.install.jars import compile_java, compiler, kafka_client_jars
+from chaos.install.jars import CLIENTS, compile_java, compiler, kafka_jars
 from chaos.install.java import find_java
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.record import HEADER_BYTES
@@ -67,7 +67,7 @@ Bare = Callable[..., list[str]]
 
 def java_bare(folder: Path) -> Bare:
     """Compile the bare loops of kafka-clients."""
-    java, jars = str(find_java().path), kafka_client_jars(NEWEST_JAVA, silent)
+    java, jars = str(find_java().path), kafka_jars(NEWEST_JAVA, silent, CLIENTS)
     compile_java(compiler(silent), [BARE / "Bare.java"], sorted(jars.glob("*.jar")), folder).check_returncode()
     ours = prepare(Client(runtime="java"), silent).programs["producer"]
     flags = ours[1 : ours.index("-cp")]

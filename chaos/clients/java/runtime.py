@@ -10,7 +10,7 @@ from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.protocol import PROGRAMS, Program
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
-from chaos.install.jars import kafka_client_jars, resolve
+from chaos.install.jars import CLIENTS, kafka_jars, resolve
 from chaos.install.java import JAVA_ENVIRONMENT
 
 FOR_TOKENS = (("com.fasterxml.jackson.core", "jackson-databind", "2.19.2"), ("org.bitbucket.b_c", "jose4j", "0.9.6"))
@@ -22,7 +22,7 @@ SHARE = Path(__file__).with_name("share")
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Fetch and compile what a release needs; see `Runtime`."""
     release = client.release or NEWEST
-    jars = kafka_client_jars(release, on_progress)
+    jars = kafka_jars(release, on_progress, CLIENTS)
     more = () if TRAITS.missing("tokens", release) else _jars_of_tokens(on_progress)
     programs = JavaPrograms(TRAITS.library, release, jars, more_jars=more)
     names = list[Program](PROGRAMS)

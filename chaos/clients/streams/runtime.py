@@ -10,7 +10,7 @@ from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.runtime import Installed, Runtime
 from chaos.clients.streams.traits import TRAITS
 from chaos.install.cache import Progress
-from chaos.install.jars import kafka_streams_jars
+from chaos.install.jars import STREAMS, kafka_jars
 from chaos.install.java import JAVA_ENVIRONMENT
 
 HEAP = 128 * 2**20
@@ -21,7 +21,7 @@ APP_SOURCES = Path(__file__).with_name("src") / "aftershock"
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Fetch and compile what a release needs; see `Runtime`."""
     release = client.release or NEWEST
-    jars = kafka_streams_jars(release, on_progress)
+    jars = kafka_jars(release, on_progress, STREAMS)
     programs = JavaPrograms(TRAITS.library, release, jars, MAIN, (SOURCES, APP_SOURCES))
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP)
     return Installed(TRAITS.library, {"processor": command}, JAVA_ENVIRONMENT)

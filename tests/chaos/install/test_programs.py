@@ -174,7 +174,7 @@ def test_a_connector_has_what_its_worker_lacks_and_not_what_it_provides(tmp_path
         for name in names:
             (tmp_path / folder / name).touch()
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(programs, "connect_jars", lambda *_: tmp_path / "worker")
+    monkeypatch.setattr(programs, "kafka_jars", lambda *_: tmp_path / "worker")
     monkeypatch.setattr(programs, "_artifacts", lambda *_: [tmp_path / "own"])
     built = programs.build_worker("4.3.1", True, ["a:b:1"])
     kept = sorted(jar.name for jar in (Path(built.folder) / "own").iterdir())

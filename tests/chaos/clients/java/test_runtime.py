@@ -25,7 +25,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (jars / "ecj-1.jar").touch()
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jvm, "_java", lambda: Java(java, 17, "17"))
-    monkeypatch.setattr(runtime, "kafka_client_jars", lambda release, on_progress: jars)
+    monkeypatch.setattr(runtime, "kafka_jars", lambda *_: jars)
     monkeypatch.setattr("chaos.install.jars.find_java", lambda: Java(java, 17, "17"))
     monkeypatch.setattr("chaos.install.jars.resolve", lambda *artifact: jars)
     monkeypatch.setattr(runtime, "resolve", lambda *artifact: jars)
