@@ -214,6 +214,10 @@ class Instance:
         self.incarnation, self.attempts, self.since = self.incarnation + 1, self.attempts + 1, time.monotonic()
         self.exit_code, self.asked, self.paused, self.ready = None, "", False, False
 
+    def came_up(self) -> None:
+        """Note that the incarnation is ready: the next end is a new reason to start again."""
+        self.ready, self.attempts = True, 0
+
     def pause(self) -> bool:
         """Suspend it; return False if it is gone."""
         running = self.running

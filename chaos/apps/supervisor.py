@@ -7,7 +7,6 @@ restart policy says. Faults ask for an end; the thread then knows that it was as
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 import threading
 import time
@@ -21,24 +20,21 @@ from chaos.apps import postgres, readiness
 from chaos.apps.instance import KEPT_OF_LOG, LOG_LIMIT, Instance
 from chaos.apps.outside import Outside
 from chaos.apps.processes import connected, ends_of, find_image
+from chaos.apps.values import Values
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
 from chaos.install.cache import Progress, silent
 from chaos.install.programs import Built, build, build_postgres, build_worker
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import Access, Security
+from chaos.kafka.security import Access
 from chaos.ledger.stream import TableWriter
-from chaos.processes.ports import free_ports
 from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
-from chaos.run.rows import rows_file
 from chaos.scenario.resolve import Resolved
 from chaos.setup.apps import App
-from chaos.setup.names import PRIMARY
-from chaos.setup.placeholders import BOOTSTRAP, HTTP, PORT, ROWS, STORES, TOPIC
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -117,21 +113,19 @@ class Applications:
         ports: Mapping[str, int] | None = None,
         begins: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._ports, self._begins = ports or {}, begins
-        self._given = {*self._ports.values()}
-        self._outside = Outside(run.path, self._given)
+        self._begins = begins
+        self._values = Values(run, resolved, addresses, access, receivers or {}, beside or {}, ports or {})
+        self._outside = Outside(run.path, self._values.given)
         self._used, self._brokers = used, brokers
         self._start_s: dict[str, float] = {}
         """The longest time that an instance of an application took until it was ready."""
         self._past: dict[str, set[str]] = defaultdict(set)
         """Addresses of brokers to which instances connected past the relay."""
-        self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
-        self._addresses, self._access, self._events = addresses, access, events
+        self._run, self._scenario = run, resolved.scenario
+        self._addresses, self._events = addresses, events
         self._kafka, self._partitions, self._during = kafka, partitions, during
-        self._receivers, self._beside = receivers or {}, beside or {}
-        self._store_password = secrets.token_urlsafe(18)
         self._owner = ProcessId.current()
-        self._scrubber = Scrubber([*access.secrets, self._store_password]) if access else Scrubber()
+        self._scrubber = Scrubber(self._values.secrets)
         self._apps = {app.name: app for app in self._scenario.apps}
         self._built = {app.name: _build(app) for app in self._apps.values()}
         self._writer = TableWriter(run.ledger, "apps", "drive") if self._apps else None
@@ -173,7 +167,7 @@ class Applications:
         for app in self._apps.values():
             if app.external:
                 address = self._addresses(f"{app.name}/1")
-                self._events.note(f"start {app.name} now, with the brokers at {address}{self._use(app)}")
+                self._events.note(f"start {app.name} now, with the brokers at {address}{self._values.use(app)}")
             for number in range(1, app.instances + 1) if not app.external else ():
                 self._launch(app, number)
         for name in self._apps:
@@ -210,90 +204,18 @@ class Applications:
                         "so nothing can be left out; log less beside the effects"
                     )
 
-    def _login(self) -> str:
-        """Return how somebody logs in who starts an application, as the end of a sentence: files, and no secret."""
-        if self._access is None:
-            return ""
-        s = self._access.security
-        parts = [f"{s.protocol}{f' with {s.mechanism}' if s.mechanism else ''}"]
-        parts += [f"user {s.username}, password in {s.password}"] if s.sasl else []
-        parts += [f"authorities in {s.ca}"] if s.ca else []
-        parts += [f"certificate in {s.certificate}, key in {s.key}"] if s.certificate else []
-        parts += [f"password of the key in {s.key_password}"] if s.key_password else []
-        return f" ({'; '.join(parts)})"
-
-    def _use(self, app: App) -> str:
-        """Return the login of an application, and its names on an existing cluster, as the end of a sentence."""
-        if not self._prefix:
-            return self._login()
-        topics = [topic.name for topic in self._scenario.topics]
-        names = f"topics {', '.join(topics)}" + (f", group {', '.join(app.groups)}" if app.groups else "")
-        return f"{self._login()}; on this cluster, the names of the run are: {names}"
-
     def _launch(self, app: App, number: int) -> Instance:
         """Begin to supervise an instance."""
         name = f"{app.name}/{number}"
         folder = self._run.path / "apps" / f"{app.name}-{number}"
         log = self._run.logs / f"{app.name}-{number}.log"
         built, hidden = self._built.get(app.name), self._scenario.hides_payloads
-        instance = Instance(app, number, self._values(app, number, folder), folder, log, built, hidden)
+        instance = Instance(app, number, self._values.of(app, number, folder), folder, log, built, hidden)
         self._instances[name] = instance
         thread = threading.Thread(target=self._supervise, args=(instance,), name=f"app {name}", daemon=True)
         self._threads.append(thread)
         thread.start()
         return instance
-
-    def _values(self, app: App, number: int, folder: Path) -> Mapping[str, str]:
-        security = self._access.security if self._access else Security()
-        names = ("mechanism", "username", "ca", "certificate", "key")
-        login = {name: str(getattr(security, name) or "") for name in names}
-        login |= self._stores(app, folder) | (self._copied(login, folder) if app.image else {})
-        clusters = {PRIMARY: self._addresses(f"{app.name}/{number}"), **self._beside}
-        port = self._ports[app.name] if number == 1 and app.name in self._ports else free_ports(1)[0]
-        self._given.add(port)
-        return {
-            "bootstrap": clusters[app.cluster],
-            **{f"{BOOTSTRAP}{name}": address for name, address in clusters.items()},
-            "app": app.name,
-            "instance": str(number),
-            "name": f"{app.name}/{number}",
-            "port": str(port),
-            **{f"{PORT}{name}": str(port) for name, port in self._ports.items()},
-            **{f"{ROWS}{name}": str(rows_file(self._run, file)) for name, file in self._scenario.row_files.items()},
-            "data": str(folder / "data"),
-            "files": str(folder / "files"),
-            "directory": str(app.directory or Path.cwd()),
-            "python": sys.executable,
-            "group": app.groups[0] if app.groups else "",
-            "protocol": security.protocol,
-            **login,
-            "password": self._access.password if self._access else "",
-            "key_password": self._access.key_password if self._access else "",
-            **{f"{HTTP}{name}": url for name, url in self._receivers.items()},
-            **{f"{TOPIC}{t.name.removeprefix(self._prefix)}": t.name for t in self._scenario.topics},
-        }
-
-    def _stores(self, app: App, folder: Path) -> dict[str, str]:
-        """Write the stores of certificates if the application names one; return the values of their placeholders."""
-        made: dict[str, Path] = {}
-        if self._access and self._access.security.tls and not STORES.isdisjoint(app.names()):
-            from chaos.cluster.secured.certificates import write_stores
-
-            made = write_stores(folder / "files", self._store_password, self._access)
-        password = self._store_password if made else ""
-        return {"truststore": "", "keystore": "", "store_password": password} | {k: str(v) for k, v in made.items()}
-
-    def _copied(self, login: Mapping[str, str], folder: Path) -> dict[str, str]:
-        """Return the paths of copies of certificates and keys for a container, which does not see the originals."""
-        copies = {}
-        for name in ("ca", "certificate", "key"):
-            if login[name]:
-                copy = folder / "files" / f".{name}.pem"
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                folder.chmod(0o700)  # below it, the user of the container may be any
-                copy.write_bytes(Path(login[name]).read_bytes())
-                copies[name] = str(copy)
-        return copies
 
     def _supervise(self, instance: Instance) -> None:
         """Run incarnations of an instance until the run ends."""
@@ -375,7 +297,7 @@ class Applications:
             wait_until(lambda: not lacks(), limit_s, "", during=self._during)
             for instance in instances:
                 if not instance.ready:
-                    instance.ready, instance.attempts = True, 0
+                    instance.came_up()
                     self._start_s[app] = max(self._start_s.get(app, 0.0), instance.ran_for())
                     self._note(instance, "ready")
                 for name in instance.idle:
@@ -413,7 +335,7 @@ class Applications:
                 found += [instance.name for instance in back]
             else:  # without an event: nobody looked when each became ready
                 for instance in back:
-                    instance.ready, instance.attempts = True, 0
+                    instance.came_up()
         return found
 
     def _wanted(self, app: App) -> list[Instance]:

@@ -29,7 +29,6 @@ from chaos.faults.settings import states_of
 from chaos.kafka.security import Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.run.rows import rows_file
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import steadily_refused
@@ -155,7 +154,7 @@ class SpecBuilder:
         if (rows := entry.rows) is None:
             return None
         if rows.file is not None:
-            return RowsSpec(file=rows_file(self._run, rows.file))
+            return RowsSpec(file=self._run.rows(rows.file))
         url = self._databases[rows.app] if rows.app else rows.sql or ""
         return RowsSpec(url=url, setting=f"producers: {entry.name}: rows.sql", insert=rows.insert or "")
 

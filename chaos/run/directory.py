@@ -113,6 +113,10 @@ class Run:
         deployed = read_json(self.cluster, "description of the cluster") if self.cluster.exists() else None
         return str(deployed.get("bootstrap") or "") if isinstance(deployed, dict) else ""
 
+    def rows(self, name: str) -> Path:
+        """Return a file with rows that producers write in place of records: JSON lines."""
+        return self.path / "rows" / f"{name}.jsonl"
+
     def beside(self, name: str) -> Run:
         """Return the directory of another cluster of the run. It may not exist yet."""
         return Run(self.clusters / name)

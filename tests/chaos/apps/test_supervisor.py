@@ -676,6 +676,9 @@ def test_a_port_that_something_else_has_is_named_before_the_start(started):
 def test_the_login_of_an_external_application_is_named_by_its_files_without_a_secret(tmp_path):
     security = Security(protocol="SASL_SSL", mechanism="PLAIN", username="u", password="file:/run/p", ca="/run/ca.pem")
     one = Started(tmp_path / "x", Access(security, "secret-word"))
-    assert one.apps._login() == " (SASL_SSL with PLAIN; user u, password in file:/run/p; authorities in /run/ca.pem)"
+    assert (
+        one.apps._values.login()
+        == " (SASL_SSL with PLAIN; user u, password in file:/run/p; authorities in /run/ca.pem)"
+    )
     with one:
         pass
