@@ -71,7 +71,7 @@ def read(bootstrap: str, security: Security | None, topic: str) -> list[Record]:
     """Return key, value and timestamp in ms of all records of a topic, as far as brokers answer in time."""
     from confluent_kafka import KafkaException
 
-    from chaos.kafka.whole_topic import records_of
+    from chaos.kafka.reading import records_of
 
     settings = {"bootstrap.servers": bootstrap, "log_level": 0, **librdkafka_settings(security)}
     try:

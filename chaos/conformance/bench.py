@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import confluent_kafka
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Message, Producer
 
 from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.errors import ClientError, WaitTimeout
@@ -20,6 +19,7 @@ from chaos.fleet.roster import ClientState
 from chaos.kafka.admin import create_topic
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.reading import log_consumer, read_to_end
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.record import Identity, crc_ok, encode, parse, run_token
 from chaos.ledger.schemas import TABLES
@@ -133,22 +133,16 @@ class Bench:
 
     def log(self, topic: str, isolation: str = "read_uncommitted") -> list[Record]:
         """Return the records of a topic. Raises `ClientError` if its end is not reached."""
-        settings = {"group.id": "suite", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer(self._librdkafka(**settings, **{"isolation.level": isolation}))
-        consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        found, ends, deadline = list[Record](), set[int](), time.monotonic() + STEP_S
-        while len(ends) < PARTITIONS and time.monotonic() < deadline:
-            for m in consumer.consume(1000, 0.2):
-                if (error := m.error()) is not None:
-                    if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # again after each later record
-                        ends.add(m.partition())
-                    continue
-                value = m.value() or b""
-                found.append(Record(m.partition(), m.offset(), parse(value), crc_ok(m.key(), value), m.key()))
-        consumer.close()
-        if len(ends) < PARTITIONS:
-            raise ClientError(f"the suite does not reach the end of {topic} within {STEP_S:g} s")
-        return found
+        found: list[Message] = []
+        begins = {TopicPartition(topic, p): 0 for p in range(PARTITIONS)}
+        with closing(log_consumer(self._librdkafka(**{"isolation.level": isolation}))) as consumer:
+            if read_to_end(consumer, begins, STEP_S, found.append):
+                raise ClientError(f"the suite does not reach the end of {topic} within {STEP_S:g} s")
+        values = [m.value() or b"" for m in found]
+        return [
+            Record(m.partition(), m.offset(), parse(value), crc_ok(m.key(), value), m.key())
+            for m, value in zip(found, values, strict=True)
+        ]
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Return the committed offsets of a group by partition."""
@@ -209,9 +203,9 @@ class Bench:
                 raise Broken(f"{table}/{path.name}, {end.reason}")
         return found
 
-    def details(self, client: str, event: str, incarnation: int = 1) -> list[Row]:
+    def details(self, client: str, event: str) -> list[Row]:
         """Return the details of the lifecycle rows of one event."""
-        rows = [r for r in self.rows("lifecycle", client, incarnation) if r["event"] == event]
+        rows = [r for r in self.rows("lifecycle", client) if r["event"] == event]
         return [json.loads(row["detail"]) for row in rows]
 
     def end(self) -> None:

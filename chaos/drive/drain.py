@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-import confluent_kafka
+from confluent_kafka import Message
 
 from chaos.cluster.api import Cluster
 from chaos.errors import ClusterError
 from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka, share_positions
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.reading import log_consumer, read_to_end
 from chaos.kafka.security import Security, librdkafka_settings
 from chaos.run.events import UNDRAINED, EventLog
 from chaos.scenario.model import Scenario
@@ -54,36 +56,18 @@ def _last_records(
     bootstrap: str, security: Security | None, begins: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, int]:
     """Return the offset of the last record of each partition, from the given offset on; none without a record."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "aftershock-ends",  # librdkafka requires one; the consumer never joins it
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # for logs that begin behind the given offset
-            "isolation.level": isolation,
-            "log_level": 0,
-            **librdkafka_settings(security),
-        }
-    )
+    settings = {"bootstrap.servers": bootstrap, "log_level": 0, "isolation.level": isolation}
     last: dict[TopicPartition, int] = {}
-    waiting = set(begins)
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(p.topic, p.number, begin) for p, begin in begins.items()])
-        while waiting:
-            for message in consumer.consume(1000, 0.1):
-                partition = TopicPartition(message.topic(), message.partition())
-                error = message.error()
-                if error is None:
-                    last[partition] = max(last.get(partition, -1), message.offset())
-                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                    waiting.discard(partition)
-            if time.monotonic() > deadline:
-                unread = ", ".join(map(str, sorted(waiting)))
-                raise ClusterError(f"the end of {unread} cannot be read, after {TIMEOUT_S:g} s")
-    finally:
-        consumer.close()
+
+    def take(message: Message) -> None:
+        partition = TopicPartition(message.topic(), message.partition())
+        last[partition] = max(last.get(partition, -1), message.offset())
+
+    with closing(log_consumer({**settings, **librdkafka_settings(security)})) as consumer:
+        unread = read_to_end(consumer, begins, TIMEOUT_S, take)
+    if unread:
+        names = ", ".join(map(str, sorted(unread)))
+        raise ClusterError(f"the end of {names} cannot be read, after {TIMEOUT_S:g} s")
     return last
 
 

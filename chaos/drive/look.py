@@ -28,7 +28,7 @@ from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
 from chaos.kafka import admin
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
-from chaos.kafka.whole_topic import records_of
+from chaos.kafka.reading import records_of
 from chaos.ledger.ids import Id, id_of
 from chaos.ledger.record import run_token
 from chaos.processes.process import ProcessId
