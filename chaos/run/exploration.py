@@ -13,7 +13,7 @@ BLOWS: dict[Blow, str] = {
     "stop": "asked to end",
     "broker": "killed with its broker",
 }
-"""What happens at a moment, in the order in which an exploration tries it."""
+"""What happens at a moment, in words, in the order of the columns of its tables."""
 WRITES = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce")
 """The requests that change something at a broker: a client that does not get the answer has to ask again."""
 
