@@ -154,18 +154,11 @@ def _command(given: stages.ScenarioRequest, repeat: int) -> str:
     return f"python -m chaos run {shlex.quote(lasting(given.scenario))} --seed {given.seed}{options}"
 
 
-def ab(request: Request, listener: ProgressListener) -> Comparison:
-    """Run both sides with the same seeds, `request.repeat` times each, and compare them.
+def plan_ab(request: Request) -> Variants:
+    """Check the changes, and make the folder with the scenario of both sides.
 
     Raises `UsageError` or `ScenarioError` for changes that are invalid or change nothing.
     """
-    planned = plan_ab(request)
-    listener.say(f"run directory: {planned.folder.path}")
-    return run_variants(planned, listener)
-
-
-def plan_ab(request: Request) -> Variants:
-    """Check the changes, and make the folder with the scenario of both sides. Raises as `ab`."""
     values = {name: getattr(request, name) for name in ("runs_dir", "into", "resume", "repeat", "budget")}
     if request.resume is not None:
         return plan_variants(VariantsRequest(**values, spark_master=request.spark_master))

@@ -181,7 +181,7 @@ class RandomSearch(FromMoments):
 
     def _parse(self, text: str, raw: Raw) -> Scenario | None:
         if text not in self._parsed:
-            self._parsed[text] = scenario_of(raw, "candidate")
+            self._parsed[text] = scenario_of(raw)
         return self._parsed[text]
 
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:

@@ -265,7 +265,6 @@ def run_campaign(
     jobs: int = 1,
     budget: Budget | None = None,
     *,
-    i_own_this_cluster: bool = False,
     whole: bool = True,
     spark_master: str | None = None,
 ) -> list[TrialRun]:
@@ -274,7 +273,7 @@ def run_campaign(
     whole: see `Folder.claimed`. Raises `UsageError` if another process runs the campaign, else as `Lab.drive`.
     """
     with folder.claimed(whole):
-        return _run(plan, folder, listener, jobs, budget or Budget(), i_own_this_cluster, spark_master)
+        return _run(plan, folder, listener, jobs, budget or Budget(), spark_master=spark_master)
 
 
 def _run(
@@ -283,7 +282,7 @@ def _run(
     listener: ProgressListener,
     jobs: int,
     budget: Budget,
-    i_own_this_cluster: bool,
+    i_own_this_cluster: bool = False,
     spark_master: str | None = None,
 ) -> list[TrialRun]:
     started = time.monotonic()

@@ -142,7 +142,7 @@ class Shrinking(Plan):
 
     def _scenario_of(self, text: str, raw: Raw) -> Scenario | None:
         if text not in self._parsed:
-            self._parsed[text] = scenario_of(raw, "candidate")
+            self._parsed[text] = scenario_of(raw)
         return self._parsed[text]
 
 

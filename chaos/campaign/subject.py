@@ -178,9 +178,9 @@ def dump(raw: Raw) -> str:
     return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=120)
 
 
-def scenario_of(raw: Raw, where: str) -> Scenario | None:
+def scenario_of(raw: Raw) -> Scenario | None:
     """Parse plain data; None if it is not a valid scenario."""
     try:
-        return parse(dump(raw), where)
+        return parse(dump(raw), "candidate")
     except ScenarioError:
         return None

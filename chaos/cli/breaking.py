@@ -79,7 +79,7 @@ def break_(
     if list_:
         _list(order, saved)
         return
-    order.fault = _fault(kind, values, order.for_s)
+    order.fault = _fault(kind, values)
     _check_possible(order, saved)
     with View() as view:
         run = Run.create(runs_dir, new_run_id("break"))
@@ -216,7 +216,7 @@ def _only_one() -> Path:
     raise UsageError(f"{len(found)} clusters of `up` run here; name one: {', '.join(map(str, found))}")
 
 
-def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
+def _fault(kind: str, values: list[str]) -> dict[str, Any]:
     """Return the specification of a fault, as a scenario has it."""
     from chaos.drive.single_fault import OF_RUNS
     from chaos.faults import SPECS

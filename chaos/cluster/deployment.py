@@ -49,12 +49,11 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment in progress. The reaper ends the run if `owner` is gone or after `deadline_s` seconds."""
+    """A deployment in progress. The reaper ends the run if `owner` is gone."""
 
     run: Run
     spec: ClusterSpec
     owner: ProcessId | None
-    deadline_s: float
     reaper: ProcessId
 
     def new_state(self, driver: str, brokers: list[NodeState], bootstrap: str, cluster_id: str) -> ClusterState:
@@ -81,7 +80,7 @@ def deploying(
     try:
         remove_data(run.path)
         reaper = start_reaper(run, owner, deadline_s)
-        yield Deployment(run, spec, owner, deadline_s, reaper.identity)
+        yield Deployment(run, spec, owner, reaper.identity)
         check_reaper(run, reaper.identity)
     except BaseException:
         end_all(run.path, clear)

@@ -75,11 +75,6 @@ def deploy(run: Run, scenario: Scenario, owner: ProcessId | None, deadline_s: fl
         kafka.close()
 
 
-def addresses(run: Run, clusters: Iterable[str]) -> dict[str, str]:
-    """Return the bootstrap servers of the clusters by name."""
-    return {name: run.beside(name).bootstrap for name in clusters}
-
-
 def end_brokers(run: Run, clusters: Iterable[str]) -> None:
     """End the brokers of the clusters. Raises `ClusterError`."""
     for name in clusters:
@@ -93,6 +88,8 @@ def _attached(run: Run) -> Cluster:
 class Others:
     """The clusters beside the first one while a run drives, in a `with` block. Those with faults are observed.
 
+    addresses: their bootstrap servers by name.
+
     What observers see is in the ledger below each cluster's directory. No rule about records reads that ledger.
     """
 
@@ -105,6 +102,7 @@ class Others:
             name: Observer(run.beside(name), partial(self._connect, name), [], [], later=None) for name in hit
         }
         self._stack = contextlib.ExitStack()
+        self.addresses = {name: cluster.bootstrap for name, cluster in self._clusters.items()}
 
     def __enter__(self) -> Self:
         for client in self._clients.values():

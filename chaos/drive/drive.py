@@ -164,7 +164,7 @@ class Drive:
             self._watched = self._resolved.with_databases(databases)
             watch = stack.enter_context(self._watch()) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            others = beside.addresses(self._run, self._scenario.clusters)
+            others = self._others.addresses
             fleet = Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front, databases, others)
             stack.enter_context(fleet)
             kafka = self._connect()
@@ -248,7 +248,7 @@ class Drive:
 
     def _remark_connectors(self) -> None:
         """Record which connectors and tasks failed, and why, as workers of Kafka Connect said it to each other."""
-        addresses = beside.addresses(self._run, self._scenario.clusters) | {PRIMARY: self._cluster.bootstrap}
+        addresses = self._others.addresses | {PRIMARY: self._cluster.bootstrap}
         for app in self._scenario.apps:
             if app.connect is None or not (topic := app.connect.topic_of_states(app.name)) or "{" in topic:
                 continue
@@ -296,7 +296,7 @@ class Drive:
         apps = Applications(
             self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
             used=used, brokers=lambda: [*map(self._cluster.address, self._cluster.broker_ids)],
-            beside=beside.addresses(self._run, self._scenario.clusters), ports=ports,
+            beside=self._others.addresses, ports=ports,
             begins=self._proxy.begin if self._proxy else lambda _: None,
         )  # fmt: skip
         return stack.enter_context(apps)

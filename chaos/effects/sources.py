@@ -112,9 +112,9 @@ class Query:
         """Yield the rows. Raises `SourceError`, also after a time without a row."""
         return patient(self._rows(), limit_s, self._effect)
 
-    def columns(self, limit_s: float = LOOK_S) -> list[str]:
+    def columns(self) -> list[str]:
         """Return the columns of the rows without reading one. Raises `SourceError`."""
-        return list(patient(self._columns(), limit_s, self._effect))
+        return list(patient(self._columns(), LOOK_S, self._effect))
 
     def needed(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns of a row with id, value and time of the effect: the first one if no id is named."""

@@ -167,7 +167,7 @@ class _Track:
             self.place.commits += 1
         else:
             self.place.commits += 1
-            self._compare(commit, entry.position, gap, row)
+            self._compare(commit, gap, row)
             if members.known(gap) == {} and not commit.transaction:
                 self._note_foreign(commit.offset, members, row)
             self._last, self._last_position, self._removal = commit, entry.position, None
@@ -185,7 +185,7 @@ class _Track:
             self._removal = self._found("removed", words, row)
         self.place.offset = None
 
-    def _compare(self, commit: LoggedCommit, position: int, gap: int, row: CommitRow) -> None:
+    def _compare(self, commit: LoggedCommit, gap: int, row: CommitRow) -> None:
         """Compare a commit with the one in force before. One after a removal may be of another topic of the name."""
         last, offset = self._last, commit.offset
         if last is None or last.offset is None or offset is None:

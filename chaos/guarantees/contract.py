@@ -95,23 +95,6 @@ def derive(scenario: Scenario) -> list[Line]:
     ]
 
 
-def differences(scenario: Scenario) -> list[Line]:
-    """Return the derived lines that do not imply the contract that a scenario states.
-
-    A derived line implies the stated one unless the stated one forbids the anomaly (its maximum is 0) and the derived
-    one does not, or the stated one demands it (its minimum is above 0) and the derived one does not allow it. A
-    maximum above 0 is a count of this scenario, which no setting promises. A stated line that allows what the settings
-    forbid is implied: the derived contract is the stricter one.
-    """
-    stated = scenario.expect.counts()
-
-    def differs(line: Line) -> bool:
-        bound = stated[line.kind, line.split]
-        return (bound.max == 0 and line.state != "forbidden") or (bound.min > 0 and line.state != "allowed")
-
-    return [] if scenario.expect.promised else [line for line in derive(scenario) if differs(line)]
-
-
 def unpromised(scenario: Scenario) -> dict[tuple[str, str], str]:
     """Return why the settings do not promise a zero that a pass shows, by (kind, split), and what would promise it.
 

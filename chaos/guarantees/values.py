@@ -121,7 +121,7 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
         )
         return None
     value = found.value if runtime == "java" else found.value.lower()
-    choices = _choices(runtime, release, name)
+    choices = _choices(runtime, name)
     if name in TEXTS:
         lower = name in ("group.protocol", "cleanup.policy", "log.cleanup.policy")
         read = "".join(found.value.lower().split()) if lower else found.value
@@ -160,7 +160,7 @@ def check_number(found: Setting, problems: Problems) -> Setting | None:
     return None
 
 
-def _choices(runtime: str, release: str | None, name: str) -> dict[str, str] | None:
+def _choices(runtime: str, name: str) -> dict[str, str] | None:
     if runtime == "confluent" and name == "auto.offset.reset":
         return _LIBRDKAFKA[name]
     if name in BOOLEANS:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from chaos.run.events import Event
 from chaos.run.result import Verdict
 
@@ -29,20 +27,3 @@ class ProgressListener:
     def run_judged(self, verdict: Verdict, text: str) -> None:
         """Show a finished run: its verdict, and a text that names it."""
         self.say(f"{verdict}: {text}")
-
-
-class StderrListener(ProgressListener):
-    """A receiver that writes lines to standard error."""
-
-    def say(self, message: str) -> None:
-        """Write the message."""
-        sys.stderr.write(f"{message}\n")
-
-    def run_started(self, name: str) -> None:
-        """Write the name of the run."""
-        self.say(f"{name} …")
-
-    def run_event(self, name: str, event: Event) -> None:
-        """Write notes and problems."""
-        if event["kind"] in ("note", "problem"):
-            self.say(f"{name}: {event['words']}")

@@ -51,7 +51,6 @@ class Live(BaseModel):
     run_id: str
     state: State
     text: str
-    now_us: int
     began_us: int | None = None
     quiet_s: float = 0
     stages: list[LiveStage] = []
@@ -68,7 +67,7 @@ def read_live(run: Run) -> Live:
     """Return what the events of a run say now. Lines that are half-written or damaged are left out."""
     events = [e for e in read_events(run) if isinstance(e, dict) and isinstance(e.get("at_us"), int)]
     now = now_us()
-    live = Live(run_id=run.run_id, state="waiting", text="prepared, not started", now_us=now)
+    live = Live(run_id=run.run_id, state="waiting", text="prepared, not started")
     live.has_report = run.report.is_file()
     if not events:
         return live

@@ -19,7 +19,7 @@ from chaos.history.store import RunFilter
 from chaos.history.trends import trends
 from chaos.pages import bar
 from chaos.pages.folder import REPORT, SEAL, SOURCES, STATE, Found, PageError, RunsFolder, Served
-from chaos.pages.listing import PAGE, Places, RunList, list_campaigns, list_page, state_of, store_of
+from chaos.pages.listing import Places, RunList, list_campaigns, list_page, state_of, store_of
 from chaos.pages.live import Live, read_live
 from chaos.report import trend
 from chaos.report.pages import digest, environment, script_digests, style
@@ -40,9 +40,9 @@ class Site:
     url: str | None = None
     static: bool = False
 
-    def runs(self, wanted: RunFilter, number: int, pager: Callable[[int], str], size: int = PAGE) -> str:
+    def runs(self, wanted: RunFilter, number: int, pager: Callable[[int], str]) -> str:
         """Return a page of the list of runs. pager: returns the address of a page by its number."""
-        return self.list_of(list_page(self.folder, self.url, wanted, number, size), wanted, pager)
+        return self.list_of(list_page(self.folder, self.url, wanted, number), wanted, pager)
 
     def list_of(self, found: RunList, wanted: RunFilter, pager: Callable[[int], str]) -> str:
         """Return the page of a list that was read."""

@@ -402,16 +402,13 @@ def end(selected: Callable[[MarkedProcess], bool], timeout_s: float) -> list[Mar
     return list(ended.values())
 
 
-def run_module(*argv: str, capture: bool = True, text_input: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `python -m <argv>` to its end, in any working directory.
-
-    capture: return stdout and stderr as text, else the module inherits both.
-    """
+def run_module(*argv: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m <argv>` to its end, in any working directory; return its stdout and stderr as text."""
     return subprocess.run(
         [sys.executable, "-m", *argv],
         env={**os.environ, "PYTHONPATH": python_path()},
-        input=text_input if text_input is not None else "",
-        capture_output=capture,
+        input="",
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -15,7 +15,6 @@ T = TypeVar("T")
 Role = Literal["proxy", "switch"]
 
 Listener = Literal["clients", "peers", "quorum"]
-LISTENERS: tuple[Listener, ...] = ("clients", "peers", "quorum")
 """The listeners of a broker, by who connects to them. The proxy is in front of `clients` only."""
 
 StepApi = Literal[

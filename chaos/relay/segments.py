@@ -45,14 +45,6 @@ class Read:
         return Head(self.size, self.correlation, self.api, self.version)
 
 
-def read_segment(path: Path) -> Iterator[Read]:
-    """Yield the complete entries of a segment. Raises `ValueError` if the file is none."""
-    content = path.read_bytes()
-    if not content.startswith(MAGIC):
-        raise ValueError(f"{path} is no segment of a capture")
-    yield from (entry for entry, _ in _entries(content, len(MAGIC)))
-
-
 class Tail:
     """The entries of a capture as they are written, from a segment on."""
 
@@ -69,7 +61,7 @@ class Tail:
             with path.open("rb") as segment:
                 segment.seek(self._at)
                 content, begin = segment.read(), self._at
-            for entry, end in _entries(content, 0):
+            for entry, end in _entries(content):
                 self._at = begin + end
                 yield entry
             if not ended:
@@ -77,8 +69,9 @@ class Tail:
             self._number, self._at = self._number + 1, len(MAGIC)
 
 
-def _entries(content: bytes, at: int) -> Iterator[tuple[Read, int]]:
-    """Yield the complete entries from an index on, each with the index behind it."""
+def _entries(content: bytes) -> Iterator[tuple[Read, int]]:
+    """Yield the complete entries, each with the index behind it."""
+    at = 0
     while at + ENTRY.size <= len(content):
         length, kind, flags, holes, connection, number, seen, passed, *frame_fields = ENTRY.unpack_from(content, at)
         following = at + LENGTH_BYTES + length

@@ -144,7 +144,7 @@ class Tap:
                 f"{str(e).partition('ValueError: ')[2] or e}; end what listens there, or choose another --listen: the "
                 f"tap takes a port for each broker, here {_listed(self._record.ports)}"
             ) from None
-        self._announce(access)
+        self._announce()
 
     def _note_gap(self) -> None:
         """Say for which time nothing was recorded, if another sitting came before."""
@@ -155,7 +155,7 @@ class Tap:
         self._events.emit(UNSEEN, words=f"the tap did not run {gap}, so what passed then, or just before, is not known")
         self._say(f"the tap goes on after a gap {gap}; what depends on it is not decided")
 
-    def _announce(self, access: Access | None) -> None:
+    def _announce(self) -> None:
         """Say where applications connect, and what the capture costs."""
         order, ports = self._order, self._record.ports
         self._events.note(f"applications connect to {self.address}: {_listed(ports)}")

@@ -152,7 +152,7 @@ class Wire:
 
     def produced(self) -> DataFrame:
         """Return the batches that were produced."""
-        joined = self._joined("produce_requests", "produce_answers", by_partition=True)
+        joined = self._joined("produce_requests", "produce_answers")
         made = F.col("made") & F.col("sent_us").isNotNull()
         outcome = (
             F.when(F.col("acks") == 0, "none")
@@ -206,7 +206,7 @@ class Wire:
 
     def commits(self) -> DataFrame:
         """Return the commits of offsets."""
-        return self._joined("commit_requests", "commit_answers", by_partition=True)
+        return self._joined("commit_requests", "commit_answers")
 
     def positions(self) -> DataFrame:
         """Return the committed offsets that members asked for. Up to version 7, the request alone names the group."""
@@ -275,7 +275,7 @@ class Wire:
         joined = rows.join(F.broadcast(self._places), "connection", "left")
         return joined.select(*_WHERE, *(name for name in joined.columns if name not in _WHERE))
 
-    def _joined(self, requests: str, answers: str, by_partition: bool) -> DataFrame:
+    def _joined(self, requests: str, answers: str) -> DataFrame:
         """Return requests with the answers for the same partition."""
         asked = self._asked(requests).withColumn("key", _key())
         given = self._answers(answers).withColumn("key", _key()).drop("topic", "topic_id")

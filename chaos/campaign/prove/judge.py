@@ -312,7 +312,7 @@ def _break(follow_up: FollowUp, name: str, shown: list[tuple[ProofRun, FoundAnom
         runs=[run.run_id for run, _ in here],
         smaller=list(_smaller(follow_up, smallest, name, runs)),
         bundle=next((run.bundle for run, _ in here if run.bundle), ""),
-        remedy=_remedy(follow_up, here[0][0], promise),
+        remedy=_remedy(follow_up, promise),
         mend=next((m for run, anomaly in shown if (m := _mend(follow_up, run, anomaly, mended))), None),
     )
 
@@ -329,7 +329,7 @@ def _smaller(follow_up: FollowUp, name: str, anomaly: str, runs: list[ProofRun])
         yield f"{follow_up.sets[smaller].title}: {with_it} of {len(own)} runs show it"
 
 
-def _remedy(follow_up: FollowUp, run: ProofRun, promise: str) -> str:
+def _remedy(follow_up: FollowUp, promise: str) -> str:
     """Return the remedy that `promise` names."""
     return "; or ".join(dict.fromkeys(a.remedy for a in follow_up.answers(promise) if a.remedy and a.level != "full"))
 

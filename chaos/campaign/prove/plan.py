@@ -119,9 +119,9 @@ def scenario_of(application: Application, faults: FaultSet) -> Raw:
     return raw
 
 
-def subject(application: Application, faults: FaultSet, seed: int, raw: Raw | None = None) -> Subject:
+def subject(application: Application, faults: FaultSet, seed: int) -> Subject:
     """Return the run of a set for the lab. Raises `ScenarioError` if it is not valid."""
-    text = dump(raw or scenario_of(application, faults))
+    text = dump(scenario_of(application, faults))
     return Subject(faults.id, faults.id, parse(text, faults.id), seed)
 
 

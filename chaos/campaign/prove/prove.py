@@ -258,11 +258,6 @@ def run_proof(proof: Proof, listener: ProgressListener, report: Report[ProofResu
     return conduct(plan, proof.folder, asked, listener, lambda runs: judged(proof, runs), report)
 
 
-def prove(request: ProofRequest, listener: ProgressListener) -> ProofResult:
-    """Plan a proof and run it in its folder. Raises as `plan_proof` and `run_proof`."""
-    return run_proof(open_proof(*plan_proof(request)), listener)
-
-
 def judged(proof: Proof, runs: Sequence[TrialRun]) -> ProofResult:
     """Return what the stored runs show, and what differs from the earlier proof."""
     result = with_program(proof, runs, proof.judge.result(proven(runs), proof.folder.plan.spent_s))
@@ -293,8 +288,3 @@ def with_program(proof: Proof, runs: Sequence[TrialRun], result: ProofResult) ->
             "sentence": f"Settings: {result.sentence} Program: {explored.sentence}{differs}",
         }
     )
-
-
-def judge_proof(proof: Proof) -> ProofResult:
-    """Judge the stored runs, and write the result and its pages. Raises `AftershockError`."""
-    return proof.folder.write(judged(proof, proof.folder.runs()))

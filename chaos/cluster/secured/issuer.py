@@ -36,11 +36,11 @@ _LONGEST_REQUEST = 4096
 
 
 class Issuer:
-    """The answers of an issuer. client: the only client; its secret is in `<client>.password` in the folder."""
+    """The answers of an issuer. Its only client is `CLIENT`; its secret is in `<client>.password` in the folder."""
 
-    def __init__(self, folder: Path, url: str, client: str = CLIENT) -> None:
-        self._key, self._url, self._client = _key_in(folder), url, client
-        self._secret = (folder / f"{client}.password").read_bytes().decode()
+    def __init__(self, folder: Path, url: str) -> None:
+        self._key, self._url = _key_in(folder), url
+        self._secret = (folder / f"{CLIENT}.password").read_bytes().decode()
         self._lifetime_s = int((folder / TOKEN_LIFETIME).read_text(encoding="ascii"))
 
     def keys(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Issuer:
             return None
         now = int(time.time())
         claims = {
-            **{"iss": self._url, "sub": self._client, "aud": AUDIENCE, "scope": SCOPE},
+            **{"iss": self._url, "sub": CLIENT, "aud": AUDIENCE, "scope": SCOPE},
             **{"iat": now, "exp": now + self._lifetime_s, "jti": str(uuid.uuid4())},
         }
         import jwt  # on use: only tokens need it
@@ -65,7 +65,7 @@ class Issuer:
         return {"access_token": signed, "token_type": "Bearer", "expires_in": self._lifetime_s, "scope": SCOPE}
 
     def _known(self, authorization: str) -> bool:
-        expected = base64.b64encode(f"{self._client}:{self._secret}".encode()).decode()
+        expected = base64.b64encode(f"{CLIENT}:{self._secret}".encode()).decode()
         return hmac.compare_digest(authorization.encode(), f"Basic {expected}".encode())
 
 

@@ -198,7 +198,7 @@ class LivePart(Part):
         return int(partition[row]), int(offset[row])
 
 
-def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:
+def add_unsettled(part: Part, tally: Tally) -> None:
     """Add the records that time does not assign to a life."""
     if isinstance(part, LivePart) and part.table != "commits" and part.rows:
         tally.add(UNSETTLED, part.table, value=set(part.unsettled()))

@@ -79,7 +79,7 @@ def settle_lives(
 
 
 def _add_unsettled(lives: TopicLives, table: str, path: str, data: object, tally: Tally) -> None:
-    part_lives.add_unsettled(part_lives.open_part(table, path, data, (), lives), lives, tally)
+    part_lives.add_unsettled(part_lives.open_part(table, path, data, (), lives), tally)
 
 
 def _add_positions(

@@ -102,7 +102,7 @@ def raw(name, variant=""):
 def test_a_scenario_as_plain_data_is_the_same_scenario(name):
     for variant in load(shipped()[name]).variants or [""]:
         scenario = load(shipped()[name], variant=variant)
-        assert scenario_of(raw_of(scenario), name) == scenario
+        assert scenario_of(raw_of(scenario)) == scenario
 
 
 def test_a_fault_that_waited_for_one_that_is_gone_takes_its_place():
@@ -110,7 +110,7 @@ def test_a_fault_that_waited_for_one_that_is_gone_takes_its_place():
     parts = reduce.entries(whole)
     kept = [p for p in parts if p.name in ("slow-consumer", "billing", "shop")]
     reduced = reduce.keep_entries(whole, kept)
-    scenario = scenario_of(reduced, "left")
+    scenario = scenario_of(reduced)
     assert [f.name for f in scenario.faults] == ["slow-consumer"]
     assert scenario.faults[0].when.acked == 4000, "where the first of them would have begun"
     assert [c.name for c in scenario.consumers] == ["billing"]
@@ -123,7 +123,7 @@ def test_a_trigger_on_a_consumer_that_is_gone_counts_what_was_acknowledged():
     assert "delivered" in fault["when"]
     fault |= {"kind": "broker.kill", "target": {"broker": 1}}
     reduced = reduce.keep_entries(whole, [p for p in reduce.entries(whole) if p.section != "consumers"])
-    assert scenario_of(reduced, "left").faults[0].when.acked == fault["when"]["delivered"]["records"]
+    assert scenario_of(reduced).faults[0].when.acked == fault["when"]["delivered"]["records"]
 
 
 def test_a_trigger_on_a_group_stays_while_one_of_its_entries_is_left():
@@ -178,7 +178,7 @@ def search(subject, needed):
         return shows
 
     start = shrink.starting_point(subject)
-    parse = lambda text, candidate: scenario_of(candidate, "candidate")  # noqa: E731
+    parse = lambda text, candidate: scenario_of(candidate)  # noqa: E731
     return shrink.Search(start, remains, lambda words: None, parse), asked, kept
 
 
@@ -196,7 +196,7 @@ def test_shrinking_keeps_what_the_anomaly_needs_and_leaves_out_everything_else()
     search_run, asked, kept = search(load_subject("acks1-leader-kill", "acks-1"), loses)
     assert search_run.begin()
     search_run.run()
-    small = scenario_of(search_run.best, "smallest")
+    small = scenario_of(search_run.best)
     assert loses(small)
     assert search_run.complete
     assert small.consumers == []
@@ -225,11 +225,11 @@ def test_a_search_that_is_broken_off_keeps_the_smallest_so_far():
         search_run.run()
     assert not search_run.complete
     assert kept[-1] == search_run.best
-    assert scenario_of(search_run.best, "so far").consumers == []
+    assert scenario_of(search_run.best).consumers == []
 
 
 def test_a_candidate_that_makes_no_sense_is_never_run():
     search_run, asked, _ = search(load_subject("acks1-leader-kill", "acks-1"), lambda s: True)
     search_run.run()
-    assert all(scenario_of(one, "x") is not None for one in asked)
-    assert scenario_of(search_run.best, "x").producers, "a scenario needs one"
+    assert all(scenario_of(one) is not None for one in asked)
+    assert scenario_of(search_run.best).producers, "a scenario needs one"

@@ -246,7 +246,7 @@ def release(tmp_path: Path) -> Release:
 
 def deployment_of(run: Run, spec: ClusterSpec) -> Deployment:
     me = ProcessId.current()
-    return Deployment(run, spec, me, 60, me)
+    return Deployment(run, spec, me, me)
 
 
 def test_every_broker_gets_unique_identifiers_and_the_state_is_saved(run: Run, release: Release) -> None:

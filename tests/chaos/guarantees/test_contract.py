@@ -11,7 +11,7 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.campaign.subject import raw_of
 from chaos.errors import ScenarioError
-from chaos.guarantees.contract import Line, contract, differences, unpromised
+from chaos.guarantees.contract import Line, contract, derive, unpromised
 from chaos.guarantees.situations import governing, reading, sharing, writing
 from chaos.guarantees.table import FAULT_FACTS, PREFIX, anomalies, facts_in
 from chaos.scenario.expect import Bound
@@ -328,6 +328,23 @@ def test_another_text_is_refused(expect: Any, message: str) -> None:
 def test_an_explanation_of_an_unknown_anomaly_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"no anomaly 'lost_writes' \(did you mean lost_write\?\)"):
         scenario(promised_differs={"lost_writes": "a reason"})
+
+
+def differences(scenario: Scenario) -> list[Line]:
+    """Return the derived lines that do not imply the contract that a scenario states.
+
+    A derived line implies the stated one unless the stated one forbids the anomaly (its maximum is 0) and the derived
+    one does not, or the stated one demands it (its minimum is above 0) and the derived one does not allow it. A
+    maximum above 0 is a count of this scenario, which no setting promises. A stated line that allows what the settings
+    forbid is implied: the derived contract is the stricter one.
+    """
+    stated = scenario.expect.counts()
+
+    def differs(line: Line) -> bool:
+        bound = stated[line.kind, line.split]
+        return (bound.max == 0 and line.state != "forbidden") or (bound.min > 0 and line.state != "allowed")
+
+    return [] if scenario.expect.promised else [line for line in derive(scenario) if differs(line)]
 
 
 @pytest.mark.parametrize(("name", "side"), SIDES)

@@ -14,7 +14,7 @@ from chaos.kafka.schemas import ShareFetchResponse
 from chaos.relay import capture
 from chaos.relay.capture import ACCEPTED, ANSWER, CLOSED, MADE, REQUEST, UNKEPT, Recorder, holes_of
 from chaos.relay.frames import request_head
-from chaos.relay.segments import Tail, read_segment
+from chaos.relay.segments import Tail
 from chaos.relay.server import Server
 from tests.chaos.relay.messages import TOPIC_ID, encoded, naming
 from tests.chaos.relay.test_ruled import Broker, Client, add, heartbeat, produce, until
@@ -58,7 +58,7 @@ async def captured(tmp_path, broker, payloads="needed", **options):
 
 
 def entries(tmp_path):
-    return [entry for path in sorted((tmp_path / "wire").glob("*.wire")) for entry in read_segment(path)]
+    return list(Tail(tmp_path / "wire").new())
 
 
 def seen(tmp_path):

@@ -8,7 +8,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.relay import log_capture
 from chaos.relay.capture import ANSWER
 from chaos.relay.frames import LENGTH_BYTES
-from chaos.relay.segments import read_segment
+from chaos.relay.segments import Tail
 from tests.chaos.relay.messages import encoded
 from tests.checks.wire.story import batch, fetched
 
@@ -44,7 +44,7 @@ class Brokers:
 def captured(tmp_path, monkeypatch, brokers, end, kept="none"):
     monkeypatch.setattr(log_capture, "Kafka", brokers)
     failures = log_capture.capture_log(tmp_path / "log", "", None, {ORDERS: (0, end)}, kept)
-    return failures, [e for path in (tmp_path / "log").glob("*.wire") for e in read_segment(path) if e.kind == ANSWER]
+    return failures, [e for e in Tail(tmp_path / "log").new() if e.kind == ANSWER]
 
 
 def test_each_batch_is_asked_for_until_it_is_complete(tmp_path, monkeypatch):
