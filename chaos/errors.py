@@ -71,3 +71,8 @@ class FaultError(AftershockError):
 
 class WaitTimeout(AftershockError):
     """A condition did not become true in time."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of an error message, the error's type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

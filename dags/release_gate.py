@@ -25,7 +25,7 @@ sys.path.insert(0, str(PROJECT))  # checkout only
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
-from chaos.scenario.shipped import GATES  # noqa: E402
+from chaos.scenario.shipped import gates  # noqa: E402
 from dags.provider.forms import folder_params, seed_param  # noqa: E402
 from dags.provider.operators import AftershockGateOperator  # noqa: E402
 from dags.provider.outcome import Notifier, add_links, default_runs_dir, task_failure  # noqa: E402
@@ -39,7 +39,7 @@ PARAMS = {
         type="string",
         minLength=1,
         title="Gate",
-        examples=sorted(path.stem for path in GATES.glob("*.yaml")),
+        examples=list(gates()),
         description="The name of a shipped gate, or a YAML file.",
     ),
     "baseline": Param(

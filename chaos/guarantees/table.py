@@ -38,11 +38,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-import yaml
 from pydantic import Field
 
 from chaos.guarantees.names import Role
 from chaos.guarantees.values import Facts
+from chaos.kafka.settings import as_text
+from chaos.scenario.shipped import unchecked
 from chaos.setup.triggers import Strict
 
 RULES = Path(__file__).parent / "rules"
@@ -213,8 +214,7 @@ class OutcomeRule(Strict):
 
 def read_rules(name: str) -> Any:
     """Return a file of the table as plain data."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load((RULES / f"{name}.yaml").read_text(encoding="utf-8"), Loader=loader)
+    return unchecked(RULES / f"{name}.yaml")
 
 
 _aspect = cache(read_rules)
@@ -317,7 +317,7 @@ def _holds(fact: str, wanted: Condition, facts: Facts, missing: list[str]) -> bo
                 return None
             other = facts[other].value
         return bool(_OPERATORS[sign](int(value), int(other)))
-    return value in [_text(choice) for choice in (wanted if isinstance(wanted, list) else [wanted])]
+    return value in [as_text(choice) for choice in (wanted if isinstance(wanted, list) else [wanted])]
 
 
 def facts_in(conditions: Mapping[str, Condition]) -> list[str]:
@@ -333,10 +333,6 @@ def facts_in(conditions: Mapping[str, Condition]) -> list[str]:
 
 def _is_number(text: str) -> bool:
     return text.lstrip("-").isdigit()
-
-
-def _text(value: bool | int | str) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 R = TypeVar("R", bound=Rule)

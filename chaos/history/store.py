@@ -38,7 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from chaos.errors import HistoryError
+from chaos.errors import HistoryError, first_line
 from chaos.history.entries import Entry
 from chaos.history.trends import BEFORE, TREND_STATS
 from chaos.run.result import Metric
@@ -252,9 +252,9 @@ class Store:
         except ModuleNotFoundError as e:
             raise HistoryError(f"{self.name} needs the Python package {e.name}: pip install it") from None
         except DBAPIError as e:
-            raise HistoryError(f"{self.name} cannot be used: {_first_line(e.orig)}") from None
+            raise HistoryError(f"{self.name} cannot be used: {first_line(e.orig)}") from None
         except SQLAlchemyError as e:
-            raise HistoryError(f"{self.name} cannot be used: {_first_line(e)}") from None
+            raise HistoryError(f"{self.name} cannot be used: {first_line(e)}") from None
 
 
 def _entry(row: dict[str, Any]) -> Entry:
@@ -297,10 +297,6 @@ def _lock(db: Connection) -> None:
 def _begin_immediate(connection: Connection) -> None:
     """Take the write lock of SQLite at the start of a transaction instead of at its first write."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _first_line(error: BaseException | None) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _by_release(releases: Iterable[str]) -> list[str]:

@@ -25,6 +25,11 @@ def bugs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(BUGS.glob("*.yaml"))}
 
 
+def gates() -> dict[str, Path]:
+    """Return the files of the shipped gates by name, in alphabetical order."""
+    return {path.stem: path for path in sorted(GATES.glob("*.yaml"))}
+
+
 def titles(folder: Path = SHIPPED) -> dict[str, str]:
     """Return the title of each YAML file of a folder by its name, without validating the files."""
     return {path.stem: str(unchecked(path)["title"]) for path in sorted(folder.glob("*.yaml"))}

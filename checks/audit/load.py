@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from chaos.errors import RunDirError
+from chaos.errors import RunDirError, first_line
 from chaos.ledger.schemas import (
     BATCHES,
     COMMIT_LOG,
@@ -24,7 +24,7 @@ from chaos.ledger.schemas import (
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
-from checks.audit.engine.parts import check_schema, first_line
+from checks.audit.engine.parts import check_schema
 from checks.spark.remote import Mirror
 
 

@@ -15,7 +15,7 @@ from chaos.kinds import Kind, kind_of, mistaken
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Variant, VariantName
-from chaos.scenario.shipped import GATES
+from chaos.scenario.shipped import gates
 from chaos.scenario.shipped import shipped as scenarios
 from chaos.setup.triggers import Strict
 from chaos.units import Release
@@ -130,14 +130,9 @@ def passes_for(share: float) -> int:
     return n
 
 
-def shipped() -> dict[str, Path]:
-    """Return the files of the shipped gates by name."""
-    return {path.stem: path for path in sorted(GATES.glob("*.yaml"))}
-
-
 def find(name_or_file: str) -> Path:
     """Return the file of a shipped gate, or the file itself. Raises `ScenarioError` if there is neither."""
-    known = shipped()
+    known = gates()
     if name_or_file in known:
         return known[name_or_file]
     path = Path(name_or_file)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.errors import RunDirError
+from chaos.errors import RunDirError, first_line
 from chaos.ledger.schemas import LOG, SCHEMA_VERSION, SHARE_TABLES, TABLES, version_of
 from checks.audit.arrays import NONE, Ints, Mask
 
@@ -120,8 +120,3 @@ def check_schema(table: str, path: str, actual: pa.Schema, expected: pa.Schema) 
                 f"{path}: column {field.name} of table {table} is {kind}, not {field.type}; "
                 "was it written by another version?"
             )
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error message, the error's type if it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

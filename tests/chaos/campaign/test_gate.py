@@ -20,7 +20,7 @@ from chaos.campaign.gate import matrix
 from chaos.campaign.gate.gate import GateRequest, trials_of
 from chaos.campaign.gate.gate import judged as judged_runs
 from chaos.campaign.gate.judge import GateJudge
-from chaos.campaign.gate.model import find, load, parse, passes_for, shipped
+from chaos.campaign.gate.model import find, load, parse, passes_for
 from chaos.clients.choice import RUNTIMES
 from chaos.clients.runtime import runtime
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
@@ -30,6 +30,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run import ranks
 from chaos.run.campaign import GateResult, TrialRun
 from chaos.run.result import Metric, RunOutcome
+from chaos.scenario.shipped import gates
 from tests.chaos.incident.test_bundle import a_run
 from tests.support.labs import FakeLab
 
@@ -145,10 +146,10 @@ def test_an_unknown_gate_is_refused_with_the_known_names(tmp_path):
         find(str(tmp_path / "none.yaml"))
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", gates())
 def test_every_shipped_gate_has_cells_and_compares_them_where_it_says_so(name):
-    model = load(shipped()[name])
-    planned = matrix.plan(model, shipped()[name].parent).cells
+    model = load(gates()[name])
+    planned = matrix.plan(model, gates()[name].parent).cells
     pairs = matrix.pairs(model, planned, None)
     if model.reference is None:  # such as rolling-upgrade: each cell is judged by its contract alone
         assert (pairs, len(planned) > 1) == ([], True)
