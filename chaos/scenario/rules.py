@@ -13,17 +13,15 @@ from typing import Any, get_args
 
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.settings import CAPABILITY_NEEDS, dynamic_problem
-from chaos.faults.apps import AppScaleSpec
 from chaos.faults.base import FaultSpec
-from chaos.faults.consumers import ConsumerResumeSpec, ConsumerSeekSpec
+from chaos.faults.consumers import ConsumerSeekSpec
 from chaos.faults.controllers import voter_problems
-from chaos.faults.groups import ResetShareOffsetsSpec
 from chaos.faults.settings import overlap_problems
-from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicSpec
+from chaos.faults.topics import CreateTopicSpec
 from chaos.faults.wire import app_problems
-from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario import retention
+from chaos.scenario.app_rules import application_problems
 from chaos.scenario.beside_rules import beside_problems, elsewhere_problems
 from chaos.scenario.client_rules import runtime_problems, value_problems
 from chaos.scenario.cluster_rules import release_problems, security_problems
@@ -31,8 +29,8 @@ from chaos.scenario.effect_rules import database_problems, effect_problems
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
+from chaos.scenario.share_rules import share_group_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import App
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -44,9 +42,7 @@ from chaos.setup.clients import (
     uses_kip_848,
 )
 from chaos.setup.model import Setup, unknown
-from chaos.setup.names import is_called
-from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, PORT, ROWS, TOPIC, names_brokers, placeholders
-from chaos.setup.share import LIMIT, RESET, Share
+from chaos.setup.share import Share
 from chaos.setup.triggers import Acked, Delivered, Trigger
 
 
@@ -114,87 +110,6 @@ def order_problems(faults: Sequence[FaultSpec]) -> Iterator[str]:
         yield f"faults: these steps wait for each other: {circle}"
 
 
-SHARES_SINCE = (4, 2)
-"""The first release of Apache Kafka in which share groups are ready for production."""
-LIMIT_SINCE = (4, 3)
-"""The first release in which a group may set its delivery limit (KIP-1240); before, only the brokers do."""
-OF_GROUP = {
-    "auto.offset.reset": RESET,
-    "isolation.level": "share.isolation.level",
-    "session.timeout.ms": "share.session.timeout.ms",
-    "heartbeat.interval.ms": "share.heartbeat.interval.ms",
-    "enable.auto.commit": "",
-    "group.instance.id": "",
-    "group.protocol": "",
-    "group.remote.assignor": "",
-    "interceptor.classes": "",
-    "partition.assignment.strategy": "",
-}
-"""Settings that KafkaShareConsumer refuses, with the setting of the group in their place."""
-RESETS = ("earliest", "latest")
-
-
-def share_group_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
-    """Yield what keeps share groups from running, or from being judged."""
-    for i, entry in enumerate(setup.consumers):
-        if isinstance(entry, Share):
-            yield from _share_broker_problems(setup, f"consumers[{i}]", entry)
-            yield from _share_setting_problems(f"consumers[{i}]", entry)
-    groups: dict[str, Share] = {}
-    others = {entry.group for entry in setup.readers}
-    for entry in setup.shares:
-        first = groups.setdefault(entry.group, entry)
-        if entry.group in others:
-            yield f"consumers: {entry.group} is the group id of a share group and of other consumers; use two ids"
-        if first.settings != entry.settings:
-            yield f"consumers: {first.name} and {entry.name} give the share group {entry.group} different settings"
-    for i, fault in enumerate(faults):
-        yield from _share_fault_problems(setup, f"faults[{i}]", fault, groups)
-
-
-def _share_broker_problems(setup: Setup, where: str, entry: Share) -> Iterator[str]:
-    if setup.attached:
-        return
-    release = tuple(int(part) for part in setup.cluster.kafka.split("."))[:2]
-    if release < SHARES_SINCE:
-        yield f"{where}.mode: share groups need brokers of Kafka 4.2 or later, not {setup.cluster.kafka}"
-    elif release < LIMIT_SINCE and LIMIT in entry.settings:
-        yield (
-            f"{where}.settings: {LIMIT} is a setting of groups from Kafka 4.3 on, not in {setup.cluster.kafka}; set "
-            "group.share.delivery.count.limit of the brokers in cluster.config"
-        )
-
-
-def _share_setting_problems(where: str, entry: Share) -> Iterator[str]:
-    for name in sorted(entry.settings):
-        if not name.startswith("share."):
-            yield f"{where}.settings: {name} is no setting of a share group; their names begin with share."
-    if (reset := entry.setting(RESET)) not in RESETS:
-        yield f"{where}.settings: {RESET} is {reset!r}; the audit knows {' and '.join(RESETS)}"
-    for name in sorted(entry.config):
-        if name in OF_GROUP:
-            instead = f"set {OF_GROUP[name]} in settings" if OF_GROUP[name] else "a share group has nothing like it"
-            yield f"{where}.config: KafkaShareConsumer refuses {name}: {instead}"
-    for name, key in (("share.acknowledgement.mode", "commit"), ("max.poll.records", "max_poll_records")):
-        if name in entry.config:
-            yield f"{where}.config: {name} is given by the key {key}"
-
-
-def _share_fault_problems(setup: Setup, where: str, fault: FaultSpec, groups: dict[str, Share]) -> Iterator[str]:
-    selector, value = fault.target.selector
-    if isinstance(fault, DeleteTopicSpec | RecreateTopicSpec):
-        readers = sorted(entry.name for entry in groups.values() if value in entry.topics)
-        if readers:
-            yield f"{where}: {readers[0]} is a share group and reads {value}; deleted topics are not judged for one"
-    if selector == "group" and value in groups and not isinstance(fault, ResetShareOffsetsSpec):
-        yield f"{where}.target.group: {value} is a share group, which has no committed offsets"
-    shares = {entry.name for entry in setup.shares}
-    if isinstance(fault, ConsumerSeekSpec | ConsumerResumeSpec) and (
-        str(value).partition("/")[0] in shares or value in groups
-    ):
-        yield f"{where}: members of a share group have no positions"
-
-
 BY_AFTERSHOCK = "is set by Aftershock itself"
 JVM_BYTES = 160 * 2**20
 """Memory that a broker's JVM needs besides its heap: classes, code, threads, buffers."""
@@ -234,7 +149,7 @@ def problems(
     yield from cluster_setting_problems(setup, faults)
     yield from limit_problems(setup, expect)
     yield from _client_problems(setup, faults, expect)
-    yield from _app_problems(setup, faults)
+    yield from application_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
     yield from value_problems(setup, faults)
@@ -504,87 +419,3 @@ def _variant_problems(variants: Mapping[str, Mapping[str, Any]]) -> Iterator[str
                     f"variants.{name}.set: {path} cannot be set there; "
                     "all variants share the seed, and the contract has the key expect"
                 )
-
-
-def _login_lacks(security: ClusterSecurity, name: str) -> str:
-    """Return why a placeholder of the login has no value; empty if it has one."""
-    if not security.secured:
-        return "the cluster has no cluster.security"
-    if name in ("mechanism", "username", "password") and not security.sasl:
-        return f"clients do not log in with protocol {security.protocol}"
-    if name in ("ca", "truststore", "store_password") and not security.tls:
-        return f"protocol {security.protocol} has no certificates"
-    certified = security.client_certificates or security.certificate
-    if name in ("certificate", "key", "key_password", "keystore") and not certified:
-        return "clients have no certificates; set client_certificates, with protocol SSL"
-    return ""
-
-
-def _names_of_others(app: App, where: str) -> Iterator[str]:
-    """Yield that nothing gives an application the names of the run on an existing cluster: it would use others."""
-    given = app.names()
-    topics = [name.removeprefix(TOPIC) for name in given if name.startswith(TOPIC)]
-    if app.reads and not any(is_called(topic, own) for topic in app.reads for own in topics):
-        yield (
-            f"{where}: on an existing cluster, the names of topics begin with a prefix of the run, so that {app.name} "
-            f"does not read a topic {app.reads[0]} of others; write {{{TOPIC}{app.reads[0]}}} in its env, its command "
-            "or a template of files"
-        )
-    if app.groups and "group" not in given:
-        yield (
-            f"{where}: on an existing cluster, the names of groups begin with a prefix of the run, so that {app.name} "
-            f"does not join a group {app.groups[0]} of others; write {{group}} in its env, its command or a template "
-            "of files"
-        )
-
-
-def _app_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
-    """Yield what does not fit between applications and the rest of a scenario."""
-    if setup.apps and not setup.effects and not setup.tapped:
-        yield "apps: nothing says what they have to do, so a run would prove nothing about them; give effects"
-    for key, entry in setup.placed_entries:
-        if read := [topic for topic in getattr(entry, "topics", ()) if topic in setup.app_topics]:
-            yield f"{key}.topics: only applications write to {read[0]}, so no record there has an identity to audit"
-    for i, app in enumerate(setup.apps):
-        where = f"apps[{i}]"
-        yield from setup.topic_problems(f"{where}.reads", app.reads)
-        awaited = app.ready.topic if app.ready else None
-        yield from setup.topic_problems(f"{where}.ready.topic", [awaited] if awaited else [])
-        if not app.instances and app.name not in {f.app_name for f in faults if isinstance(f, AppScaleSpec)}:
-            yield f"{where}.instances: none, and no fault app.scale starts one, so {app.name} never runs"
-        if app.ready and isinstance(app.ready.port, int) and app.instances > 1:
-            yield f"{where}.ready.port: {app.instances} instances cannot have one port; write '{{port}}'"
-        if app.group is not None and not app.reads:
-            yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
-        yield from _placeholder_problems(setup, where, app)
-        if setup.attached and not app.external:
-            yield from _names_of_others(app, where)
-        if not any(names_brokers(name) for _, text in app.texts() for name in placeholders(text)) and not (
-            app.external or app.files or app.connect or app.postgres
-        ):
-            yield (
-                f"{where}: nothing gives {app.name} the address of the brokers; write {{bootstrap}} in its env, its "
-                "command or a template of files"
-            )
-
-
-def _placeholder_problems(setup: Setup, where: str, app: App) -> Iterator[str]:
-    """Yield the placeholders of an application that have no value in the scenario."""
-    topics = {topic.name for topic in setup.topics}
-    for key, text in app.texts():
-        for name in placeholders(text):
-            own = name.removeprefix(TOPIC)
-            if name != own and not any(is_called(topic, own) for topic in topics):
-                yield f"{where}.{key}: there is no topic {own!r} for {{{name}}}"
-            if name.startswith(HTTP) and name.removeprefix(HTTP) not in {e.name for e in setup.effects if e.http}:
-                yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
-            if name.startswith(PORT):
-                yield from unknown(f"{where}.{key}", name.removeprefix(PORT), "apps", [a.name for a in setup.apps])
-            if name.startswith(ROWS) and name.removeprefix(ROWS) not in setup.row_files:
-                yield f"{where}.{key}: no producer {name.removeprefix(ROWS)!r} has rows.file, for {{{name}}}"
-            if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
-                yield f"{where}.{key}: {{{name}}} has no value: {lack}"
-            if name in OF_MACHINE and app.image:
-                yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
-            if name == "group" and not app.groups:
-                yield f"{where}.{key}: {{group}} has no value; give group"
