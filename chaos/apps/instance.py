@@ -22,7 +22,7 @@ from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.setup.apps import App
-from chaos.setup.placeholders import FORMS, SECRETS, filled, placeholders
+from chaos.setup.placeholders import FORMS, PORT, SECRETS, filled, placeholders
 from chaos.setup.postgres import USER
 
 if TYPE_CHECKING:
@@ -181,7 +181,9 @@ class Instance:
         arguments = [filled(word, known) for word in self.app.arguments]
         arguments += [str(Path(self.values["files"]) / name) for name in self._settings()]
         if self.app.postgres is not None and self.built is not None:
+            followed = self.app.postgres.standby_of
             server = {"bin": self.built.folder, "data": self.values["data"], "port": self.values["port"], "user": USER}
+            server |= {"name": self.app.name, "follows": self.values[f"{PORT}{followed}"] if followed else ""}
             arguments.append(json.dumps(server | self.app.postgres.model_dump(include=_OF_SERVER)))
         if self.app.image is not None:
             assert engine is not None  # an application with an image has one

@@ -1,8 +1,9 @@
 """The process of a PostgreSQL server of a run: `python postgres.py SETTINGS`. It imports nothing of the platform.
 
-SETTINGS is a JSON object: bin (folder of the programs), data, port, user, database, setup (statements), config. The
-server makes its data once, then it is started, and ends with this process: the title that PostgreSQL gives its
-processes removes the marks by which a run finds what it started, and this process has them.
+SETTINGS is a JSON object: bin (folder of the programs), data, port, user, name, database, setup (statements), config,
+follows (the port of the server that a standby follows, or empty). The server makes its data once, then it is started,
+and ends with this process: the title that PostgreSQL gives its processes removes the marks by which a run finds what it
+started, and this process has them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ NEW_USER, SET_DEATH_SIGNAL = 0x10000000, 1
 """CLONE_NEWUSER of unshare(2), and PR_SET_PDEATHSIG of prctl(2)."""
 ORDINARY = 1000
 STARTED_S, ENDED_S = 60.0, 10.0
+STANDBY = "standby"
+"""The role of servers that follow this one: who locks it out cuts them off."""
+NOT_COPIED = {"": {"postmaster.pid", "postmaster.opts"}, "pg_wal": None, "pg_replslot": None}
+"""What a standby does not take over, by folder; None: everything in it."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,7 +38,10 @@ def main(argv: Sequence[str]) -> int:
     if os.geteuid() == 0:
         _become_ordinary()
     if not data.exists():
-        _make(programs, data, settings)
+        half = data.with_name("postgres.half")
+        shutil.rmtree(half, ignore_errors=True)
+        (_copy if settings["follows"] else _make)(programs, half, settings)
+        half.rename(data)
     _wait_ended(data)
     server = subprocess.Popen(_command(programs, data, settings), stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,48 +62,44 @@ def _become_ordinary() -> None:
 
 
 def _make(programs: Path, data: Path, settings: dict[str, Any]) -> None:
-    """Make the data with the database and its tables, all of it or nothing.
+    """Make the data with the database and its tables.
 
     A server executes the statements: tables that PostgreSQL makes without one (`--single`) have the numbers of
     system tables, and no publication has them.
     """
-    half = data.with_name("postgres.half")
-    shutil.rmtree(half, ignore_errors=True)
-    words = ["-D", half, "-U", settings["user"], "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    words = ["-D", data, "-U", settings["user"], "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
     made = subprocess.run([programs / "initdb", *words], capture_output=True, text=True, check=False)
     if made.returncode:
         sys.exit(f"initdb: {made.stderr.strip()}")
     with (data.with_name("setup.log")).open("wb") as log:
         server = subprocess.Popen(
-            _command(programs, half, settings), stdin=subprocess.DEVNULL, stderr=log, preexec_fn=_end_with_parent
+            _command(programs, data, settings), stdin=subprocess.DEVNULL, stderr=log, preexec_fn=_end_with_parent
         )
     try:
         _set_up(server, settings)
     finally:
         server.send_signal(signal.SIGINT)
         server.wait()
-    half.rename(data)
 
 
 def _set_up(server: subprocess.Popen[bytes], settings: dict[str, Any]) -> None:
-    """Make the database, and execute the statements in it."""
+    """Make the database and the role of standbys, and execute the statements."""
     import psycopg2
 
-    where = f"host=127.0.0.1 port={settings['port']} user={settings['user']} dbname="
     until, connection = time.monotonic() + STARTED_S, None
     while connection is None:
         try:
-            connection = psycopg2.connect(f"{where}postgres")
+            connection = _connected(settings, settings["port"], "postgres")
         except psycopg2.OperationalError as e:
             if server.poll() is not None or time.monotonic() > until:
                 sys.exit(f"PostgreSQL does not start: {e}; see setup.log in the folder of the instance")
             time.sleep(0.05)
+    connection.close()
     for database, statements in (
-        ("postgres", [f"create database {settings['database']}"]),
+        ("postgres", [f"create database {settings['database']}", f"create role {STANDBY} login replication"]),
         (settings["database"], settings["setup"]),
     ):
-        with contextlib.closing(psycopg2.connect(f"{where}{database}")) as connection:
-            connection.autocommit = True
+        with contextlib.closing(_connected(settings, settings["port"], database)) as connection:
             for statement in statements:
                 try:
                     connection.cursor().execute(statement)
@@ -103,8 +107,63 @@ def _set_up(server: subprocess.Popen[bytes], settings: dict[str, Any]) -> None:
                     sys.exit(f"setup: {statement}: {str(e).strip().splitlines()[0]}")
 
 
+def _connected(settings: dict[str, Any], port: str | int, database: str) -> Any:
+    """Return a connection that commits each statement, and does not wait for a standby, which is not there yet."""
+    import psycopg2
+
+    where = f"host=127.0.0.1 port={port} user={settings['user']} dbname={database}"
+    connection = psycopg2.connect(where, options="-c synchronous_commit=local")
+    connection.autocommit = True
+    return connection
+
+
+def _copy(_: Path, data: Path, settings: dict[str, Any]) -> None:
+    """Make the data as a copy of the server that this one follows, once that server has made its own.
+
+    These are the functions for a program without pg_basebackup, which the installed release lacks.
+    """
+    import psycopg2
+
+    until = time.monotonic() + STARTED_S
+    while True:
+        try:
+            with contextlib.closing(_connected(settings, settings["follows"], settings["database"])) as connection:
+                cursor = connection.cursor()
+                cursor.execute("select current_setting('data_directory')")
+                folder = Path(cursor.fetchone()[0])
+                if folder.name == "postgres":  # and not the half-made data of the first start
+                    _back_up(cursor, folder, data)
+                    return
+        except psycopg2.Error as e:
+            if time.monotonic() > until:
+                sys.exit(f"the server at port {settings['follows']} cannot be followed: {e}")
+        time.sleep(0.1)
+
+
+def _back_up(cursor: Any, folder: Path, copy: Path) -> None:
+    """Copy the data of a server that runs, so that a standby can begin with the copy."""
+
+    def left_out(inside: str, names: list[str]) -> set[str]:
+        found = NOT_COPIED.get(str(Path(inside).relative_to(folder)).strip("."), set())
+        return set(names) if found is None else found
+
+    def copied(source: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # the server removes files while it is copied
+            shutil.copy2(source, target)
+
+    shutil.rmtree(copy, ignore_errors=True)
+    cursor.execute("select pg_backup_start('standby', true)")
+    shutil.copytree(folder, copy, ignore=left_out, copy_function=copied)
+    cursor.execute("select labelfile from pg_backup_stop(false)")
+    (copy / "backup_label").write_text(cursor.fetchone()[0], encoding="utf-8")
+    (copy / "standby.signal").touch()
+
+
 def _command(programs: Path, data: Path, settings: dict[str, Any]) -> list[str | Path]:
     options = {"port": settings["port"], "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
+    if settings["follows"]:
+        primary = f"host=127.0.0.1 port={settings['follows']} user={STANDBY} application_name={settings['name']}"
+        options["primary_conninfo"] = primary
     words = [word for name, value in {**options, **settings["config"]}.items() for word in ("-c", f"{name}={value}")]
     return [programs / "postgres", "-D", data, *words]
 

@@ -32,6 +32,9 @@ def application_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[
         if app.group is not None and not app.reads:
             yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
         yield from _placeholder_problems(setup, where, app)
+        if app.postgres is not None:
+            servers = {one.name: one.postgres for one in setup.apps if one.postgres}
+            yield from (f"{where}.postgres.standby_of: {text}" for text in app.postgres.problems(app.name, servers))
         if setup.attached and not app.external:
             yield from _names_of_others(app, where)
         if not any(names_brokers(name) for _, text in app.texts() for name in placeholders(text)) and not (

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -34,16 +35,18 @@ SETUP = ["create table orders (id text primary key, amount int)"]
 class Server:
     """A server in a folder, started as an instance of an application is."""
 
-    def __init__(self, folder, setup=SETUP):
+    def __init__(self, folder, setup=SETUP, follows="", **config):
+        folder.mkdir(exist_ok=True)
         self.port, self.log = free_ports(1)[0], folder / "log"
         data = {"bin": str(build_postgres(Postgres().release)), "data": str(folder), "port": self.port}
-        self.settings = json.dumps(data | {"user": USER, "database": "shop", "setup": setup, "config": {}})
+        data |= {"user": USER, "name": folder.name, "database": "shop", "setup": setup, "config": config}
+        self.settings = json.dumps(data | {"follows": follows})
 
     def start(self):
         with self.log.open("wb") as log:
             argv = [sys.executable, postgres.__file__, self.settings]
             self.process = subprocess.Popen(argv, stderr=log, stdout=log, start_new_session=True)
-        eventually(lambda: READY in self.log.read_text() or self.process.poll() is not None)
+        eventually(lambda: re.search(READY, self.log.read_text()) or self.process.poll() is not None)
 
     def kill(self):
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -54,12 +57,16 @@ class Server:
         return Postgres(database="shop").url(self.port)
 
     def count(self):
+        return self.execute("select count(*), count(distinct id) from orders")
+
+    def execute(self, statement):
         import psycopg2
 
         with contextlib.closing(psycopg2.connect(f"host=127.0.0.1 port={self.port} user={USER} dbname=shop")) as c:
+            c.autocommit = True
             cursor = c.cursor()
-            cursor.execute("select count(*), count(distinct id) from orders")
-            return cursor.fetchone()
+            cursor.execute(statement)
+            return cursor.fetchone() if cursor.description else None
 
 
 @pytest.fixture
@@ -98,6 +105,34 @@ def test_each_row_is_there_once_after_two_crashes_of_the_database(server, tmp_pa
     with pytest.raises(RowError, match="invalid input syntax"):
         orders.write(b'{"id": "x", "amount": "many"}', lambda: True)
     assert server.count() == (600, 600)
+
+
+ROW = "insert into orders select 'o-' || count(*), 1 from orders"
+
+
+def test_a_standby_has_each_row_of_its_primary_and_takes_its_place(tmp_path):
+    primary = Server(tmp_path / "db", synchronous_standby_names="*")
+    standby = Server(tmp_path / "copy", [], follows=primary.port)
+    made = threading.Thread(target=standby.start, daemon=True)
+    made.start()
+    primary.start()
+    made.join()
+    eventually(lambda: primary.execute("select count(*) from pg_stat_replication") == (1,))
+    primary.execute(ROW)  # returns when the standby has it
+    eventually(lambda: standby.count() == (1, 1))
+    assert standby.execute("select pg_is_in_recovery()") == (True,)
+    primary.execute("alter role standby nologin")
+    primary.execute("select pg_terminate_backend(pid) from pg_stat_replication")
+    eventually(lambda: primary.execute("select count(*) from pg_stat_replication") == (0,))
+    primary.execute(f"set synchronous_commit = local; {ROW}")
+    assert (primary.count(), standby.count()) == ((2, 2), (1, 1)), "the standby cannot follow any more"
+    primary.kill()
+    standby.execute("select pg_promote()")
+    standby.execute(ROW)
+    standby.kill()
+    standby.start()
+    assert standby.count() == (2, 2), "its data stays, and it is no standby any more"
+    standby.kill()
 
 
 def test_a_pause_stops_all_processes_of_a_server_and_its_end_leaves_none(tmp_path):

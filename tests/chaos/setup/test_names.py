@@ -49,7 +49,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 OTHER_TEXTS = {
     "Rows": {"sql", "insert", "file"},
     "DatabaseExecuteSpec": {"name", "statement", "shown_by", "undo"},
-    "Postgres": {"release", "database", "setup", "config"},
+    "Postgres": {"release", "database", "setup", "config", "standby_of"},
     "Value": {"samples", "template", "json_schema", "avro", "protobuf", "message", "id", "key", "headers"},
     "Sizes": {"field"},
     "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs", "clusters"},
