@@ -202,6 +202,14 @@ CAUSES: dict[str, Cause] = {
         "nothing interrupted the work, so a failure of it is passed over, or the input was left out on purpose",
         _FAILURES,
     ),
+    "failed_over": Cause(
+        "its offset was committed before a standby took the place of its database, so nothing writes again what the "
+        "standby had not got by then",
+        {
+            "": "let each commit of the database wait for its standby (synchronous_standby_names), or set the offsets "
+            "back to before the failover, if the work is idempotent"
+        },
+    ),
     "not_owner": Cause("an offset is committed past inputs that the committer did not fetch", _AFTER_WORK),
     "skipped": Cause("the application began behind it (auto.offset.reset, a seek, or a commit past it)", _POSITION),
     "set_past": Cause(

@@ -12,9 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from chaos.anomalies.causes import FRAMEWORKS, library_of
+from chaos.faults.databases import DatabaseExecuteSpec
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
+from chaos.scenario.model import Scenario
+from chaos.setup.postgres import PROMOTE
 from checks.audit.facts.offset_changes import OffsetChange, offset_changes_of
 from checks.evidence import ledger_rows
 from checks.wire.tables import capture_failure, table_path
@@ -81,6 +84,30 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """A database of effects that a standby has replaced, by a fault that was proven at `at_us`."""
+
+    fault: str
+    former: str
+    standby: str
+    at_us: int
+
+
+def replaced_of(scenario: Scenario, faults: Iterable[Row]) -> dict[str, Replaced]:
+    """Return the databases that were replaced, by effect: its database is a standby that was promoted."""
+    proven = {row["fault"]: row["at_us"] for row in faults if row["phase"] == "proven"}
+    servers = {app.name: app.postgres for app in scenario.apps if app.postgres}
+    found = {}
+    for fault in scenario.faults:
+        if not (isinstance(fault, DatabaseExecuteSpec) and PROMOTE in fault.statement and fault.name in proven):
+            continue
+        if (former := servers[fault.app_name].standby_of) is not None:
+            one = Replaced(fault.name, former, fault.app_name, proven[fault.name])
+            found |= {effect.name: one for effect in scenario.effects if effect.app == fault.app_name}
+    return found
+
+
+@dataclass(frozen=True)
 class Facts:
     """What the stories of a run share.
 
@@ -106,6 +133,8 @@ class Facts:
     """Whether the faults of the run that change answers only give batches twice."""
     copies: frozenset[str] = frozenset()
     """The effects that are to be copies of their inputs."""
+    replaced: Mapping[str, Replaced] = field(default_factory=dict)
+    """The databases that a standby has replaced, by effect."""
 
     def change(self, finding: Row, after_us: int, until_us: float, past: bool) -> OffsetChange | None:
         """Return the first certain change by a fault that moved a group in a time span: past an input, or back to it.

@@ -13,6 +13,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | commit_first                | fetched, committed past, and its instance ended before another commit     |
 |           | commit_first_or_passed_over | the same, but the instance committed further before it ended              |
 |           | send_failed                 | fetched, committed past, and a send to the topic of the effect failed     |
+|           | failed_over                 | the same, before a standby took the place of the database of the effect   |
 |           | passed_over                 | fetched, committed past, and its instance went on                         |
 |           | not_owner                   | committed past by an instance that had not fetched it                     |
 |           | skipped                     | never fetched: committed past, or its partition was read from behind it |
@@ -55,11 +56,13 @@ from kafka.errors import for_code
 from pyspark.sql import SparkSession
 
 from chaos.effects.receiver import LEFT
+from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.offset_changes import OffsetChange
-from checks.effects.seen import Facts, Life, Row, Seen, Wire
+from checks.effects.seen import Facts, Life, Replaced, Row, Seen, Wire, replaced_of
 from checks.effects.tables import BEHIND
+from checks.evidence import ledger_rows
 from checks.wire.tables import table_path
 
 UNSEEN = "what its application did with it is not seen on the wire"
@@ -102,7 +105,8 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     wire = Wire(spark, run, [*chosen, *inputs], [topic for topic in effects.values() if topic], apps)
     changing = {fault.kind for fault in resolved.scenario.faults if fault.kind in CHANGING}
     copies = frozenset(effect.name for effect in resolved.scenario.effects if effect.copied)
-    facts = replace(wire.facts(), only_doubled=changing == {"wire.duplicate"}, copies=copies)
+    replaced = replaced_of(resolved.scenario, ledger_rows(run, "faults", TABLES["faults"].names))
+    facts = replace(wire.facts(), only_doubled=changing == {"wire.duplicate"}, copies=copies, replaced=replaced)
     seen = wire.seen()
     for row, of_row in zip(chosen, seen, strict=False):
         row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
@@ -292,6 +296,10 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     if failed and (later or end is None):  # else its end explains it as well
         story.write(failed[-1], f"a send of it to {story.output} failed ({error(failed[-1]['error'])})")
         return "it went on", "send_failed"
+    replaced = story.facts.replaced.get(story.finding.get("effect", ""))
+    if replaced and past["state"] == "ok" and past["answered_us"] <= replaced.at_us and (later or end is None):
+        story.replace(replaced)
+        return f"{replaced.standby} lacks its effect", "failed_over"
     if later:
         story.commit(later[0], f"it committed on to {later[0]['offset']:,}")
     if end is None:
@@ -530,6 +538,11 @@ class _Story:
         did = "deleted the offset" if offset is None else "set the offset"
         words = f"{change.fault} {did} of group {change.group}" + ("" if offset is None else f" to {offset:,}")
         self._add(change.to_us, f"fault {change.fault}", "coordinator", label, words)
+
+    def replace(self, replaced: Replaced) -> None:
+        """Add that a standby took the place of a database."""
+        words = f"{replaced.standby} took the place of {replaced.former}"
+        self._add(replaced.at_us, f"fault {replaced.fault}", replaced.standby, "promote", words)
 
     def leave(self, row: Row) -> None:
         """Add that an instance left its group."""

@@ -11,10 +11,11 @@ import pytest
 from chaos.anomalies.causes import BENEATH, CAUSES, library_of
 from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
+from chaos.scenario.load import of_mapping
 from checks.audit.facts.offset_changes import OffsetChange
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
-from checks.effects.seen import Facts, Life, Seen, announced, assigned, lives_of
+from checks.effects.seen import Facts, Life, Replaced, Seen, announced, assigned, lives_of, replaced_of
 from checks.effects.story import SUMMED, UNSEEN, add_stories, tell, tell_sum
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
@@ -295,6 +296,49 @@ FURTHER = [*PAST, commit("billing/2", 12.45, 1099)]
 FAILED = [write("billing/2", 12.35, "fail") | {"error": 19}]
 BEFORE_IT, BEHIND_IT = ([write("billing/2", second, "fail") | {"error": 19}] for second in (12.2, 12.5))
 """Of another input: before the fetch of this one, and after the next commit."""
+
+
+def promoted(second, lives=None, effect="invoices"):
+    """Facts of a run in which a standby took the place of the database of the effect."""
+    return replace(facts(lives), replaced={effect: Replaced("promoted", "db", "reserve", at(second))})
+
+
+def test_what_a_standby_lacks_of_committed_inputs_is_told_with_the_failover():
+    row, words = story("missing", promoted(20), fetches=FETCHED, commits=FURTHER)
+    assert row["cause"] == "failed_over"
+    assert "committed past at 12.4 s, reserve took the place of db at 20.0 s, and reserve lacks its effect: " in words
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "commits"),
+    [
+        ("failed_over", promoted(20), PAST),
+        ("failed_over", promoted(20, KILLED), FURTHER),
+        ("passed_over", promoted(12.4), FURTHER),  # the commit was answered after the failover
+        ("passed_over", promoted(20, effect="letters"), FURTHER),
+        ("commit_first", promoted(20, KILLED), PAST),  # the end of its instance explains it as well
+        ("passed_over", promoted(20), [commit("billing/2", 12.4, state="open")]),  # it may not be in force
+    ],
+)
+def test_a_failover_is_a_cause_only_of_what_was_committed_before(cause, known, commits):
+    assert story("missing", known, fetches=FETCHED, commits=commits)[0]["cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("phase", "target", "found"), [("proven", "reserve", 1), ("injected", "reserve", 0), ("proven", "db", 0)]
+)
+def test_a_database_was_replaced_if_the_promotion_of_its_standby_is_proven(phase, target, found):
+    promote = {"statement": "select pg_promote()", "shown_by": "select not pg_is_in_recovery()", "when": {"at": 0}}
+    faults = [{"name": "promoted", "kind": "database.execute", "target": {"app": target}, **promote}]
+    apps = [{"name": "db", "postgres": {}}, {"name": "reserve", "postgres": {"standby_of": "db"}}]
+    query, names = "select id from t", ("db", "reserve")
+    effects = [{"name": f"rows{i}", "sql": f"app:{name}", "query": query} for i, name in enumerate(names)]
+    producers = [{"name": "shop", "topic": "orders", "value": {"template": '{"id": "{id}"}'}}]
+    topics, more = [{"name": "orders"}], {"effects": effects, "apps": apps, "faults": faults}
+    scenario = of_mapping({"title": "t", "topics": topics, "producers": producers, **more}, "t.yaml")
+    rows = [{"fault": "promoted", "phase": phase, "at_us": 7}]
+    expected = {"rows1": Replaced("promoted", "db", "reserve", 7)} if found else {}
+    assert replaced_of(scenario, rows) == expected
 
 
 DONE = Life("billing/2", 0, at(12.5), "ended by itself (exit code 0)")
