@@ -97,7 +97,7 @@ def replaced_of(scenario: Scenario, faults: Iterable[Row]) -> dict[str, Replaced
     """Return the databases that were replaced, by effect: its database is a standby that was promoted."""
     proven = {row["fault"]: row["at_us"] for row in faults if row["phase"] == "proven"}
     servers = {app.name: app.postgres for app in scenario.apps if app.postgres}
-    found = {}
+    found = dict[str, Replaced]()
     for fault in scenario.faults:
         if not (isinstance(fault, DatabaseExecuteSpec) and PROMOTE in fault.statement and fault.name in proven):
             continue
