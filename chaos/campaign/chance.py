@@ -53,7 +53,6 @@ class Shrunk:
     """A mechanism with the smallest mixture that shows it so far. wanted: what the search for it lacks."""
 
     key: Key
-    first: TrialRun
     run: TrialRun
     faults: int
     scenario: Scenario
@@ -172,7 +171,7 @@ class RandomSearch(FromMoments):
         except Wanted as e:
             wanted = e.trials
         smallest = self._parse(str(search.best), search.best) or scenario
-        return Shrunk(key, first, oracle.shown_by or first, len(scenario.faults), smallest, wanted)
+        return Shrunk(key, oracle.shown_by or first, len(scenario.faults), smallest, wanted)
 
     def _scenario(self, run: TrialRun) -> Scenario:
         if run.run_id not in self._scenarios:

@@ -271,7 +271,7 @@ class _Files:
     """The settings files of an application, each read once."""
 
     def __init__(self, options: Options, problems: Problems) -> None:
-        self.options, self.problems = options, problems
+        self.problems = problems
         self.selection = Selection(options.select)
         self.app = AppFile()
         self._whole: SettingsFile | None = None

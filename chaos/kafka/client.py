@@ -9,7 +9,6 @@ itself, and only if it believes to be active.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeLogDirsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from chaos.kafka import messages
@@ -90,16 +89,13 @@ UNKNOWN_GROUP = "Dead"
 class GroupMember:
     """A member of a group.
 
-    instance_id: its `group.instance.id`, None for a dynamic member. topics: the topics that it subscribed to when it
-    joined the current generation; None if the coordinator does not know them, as during a rebalance or for a regular
-    expression that brokers evaluate (KIP-848). partitions: its assigned partitions in order.
+    instance_id: its `group.instance.id`, None for a dynamic member. partitions: its assigned partitions in order.
     """
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
-    topics: tuple[str, ...] | None
     partitions: tuple[TopicPartition, ...]
 
 
@@ -119,15 +115,14 @@ CONSUMERS = "consumer"
 def from_classic(described: Any, coordinator: int) -> GroupState:
     """Return the group in an answer to DescribeGroups.
 
-    Members with another protocol than consumers, such as workers of Kafka Connect, have neither topics nor partitions:
-    what is assigned to them, and what they ask for, has another form.
+    Members with another protocol than consumers, such as workers of Kafka Connect, have no partitions: what is assigned
+    to them has another form.
     """
     is_consumers = described.protocol_type == CONSUMERS
     members = (
         _member(
             m,
             instance_id=m.group_instance_id,
-            topics=_subscription(m.member_metadata) if is_consumers else None,
             partitions=_classic_assignment(m.member_assignment) if is_consumers else [],
         )
         for m in described.members
@@ -141,7 +136,6 @@ def from_kip_848(described: Any, coordinator: int) -> GroupState:
         _member(
             m,
             instance_id=m.instance_id,
-            topics=None if m.subscribed_topic_regex else tuple(sorted(m.subscribed_topic_names)),
             partitions=[TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions],
         )
         for m in described.members
@@ -155,7 +149,6 @@ def from_kip_932(described: Any, coordinator: int) -> GroupState:
         _member(
             m,
             instance_id=None,
-            topics=tuple(sorted(m.subscribed_topic_names)),
             partitions=[TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions],
         )
         for m in described.members
@@ -163,22 +156,8 @@ def from_kip_932(described: Any, coordinator: int) -> GroupState:
     return GroupState(described.group_state, coordinator, tuple(members))
 
 
-def _member(
-    m: Any, *, instance_id: str | None, topics: tuple[str, ...] | None, partitions: list[TopicPartition]
-) -> GroupMember:
-    return GroupMember(m.member_id, instance_id, m.client_id, m.client_host, topics, tuple(sorted(partitions)))
-
-
-def _subscription(data: Any) -> tuple[str, ...] | None:
-    """Return the topics in the metadata of a classic member; None if it is empty or of an unknown form."""
-    if not data:
-        return None
-    try:
-        known = isinstance(data, ConsumerProtocolSubscription)
-        subscription = data if known else ConsumerProtocolSubscription.decode(bytes(data))
-    except (struct.error, ValueError):
-        return None
-    return tuple(sorted(subscription.topics))
+def _member(m: Any, *, instance_id: str | None, partitions: list[TopicPartition]) -> GroupMember:
+    return GroupMember(m.member_id, instance_id, m.client_id, m.client_host, tuple(sorted(partitions)))
 
 
 def _classic_assignment(data: Any) -> list[TopicPartition]:

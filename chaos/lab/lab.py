@@ -57,11 +57,6 @@ class DrivenRun:
     seconds: float
     error: str
 
-    @property
-    def ready(self) -> bool:
-        """Whether the verdict is known."""
-        return self.judgement.done.is_set()
-
     def finish(self) -> FinishedRun:
         """Wait for the verdict."""
         self.judgement.done.wait()

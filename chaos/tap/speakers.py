@@ -45,8 +45,6 @@ class Connection:
     in_transactions: set[tuple[str, str]] = field(default_factory=set)
     """Groups and members for which a producer committed offsets in a transaction."""
     producers: set[int] = field(default_factory=set)
-    groups: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The topics of each group, as far as named here."""
 
     @property
     def key(self) -> tuple[str, int, str]:

@@ -82,7 +82,7 @@ class Partition:
         writes to it, past the fronts. topic_number: another one for each topic of the run."""
         self._first_seq = (topic_number << PARTITION_BITS | partition) << NUMBER_BITS
         self._start, self._until, self._by_fault = start, until, by_fault
-        self.topic, self.partition, self.ends, self.token = topic, partition, ends, token
+        self.topic, self.ends, self.token = topic, ends, token
         self.sessions = sessions
         self.place = {"topic": topic, "partition": partition}
         self.undecided: Counter[tuple[str, str]] = Counter()

@@ -239,12 +239,6 @@ class Rule:
     counts: Callable[[CountBlock, Tally], None] | None = None
     run: Callable[[RunData, Tally], None] | None = None
 
-    @property
-    def of_rows(self) -> bool:
-        """Whether it judges rows of the tables that are as large as the load, not only small tables of the run."""
-        levels = (self.rows, self.writes, self.reader, self.reads, self.shares, self.commits, self.keys, self.counts)
-        return any(level is not None for level in levels)
-
     def explanation(self, finding: Finding, evidence: Evidence, run: RunData) -> str:
         """Return the mechanism of a finding; see `explain`."""
         if isinstance(self.explain, str):

@@ -101,8 +101,8 @@ class Groups:
         members = []
         for number, (client, member_id) in enumerate(self.members.items()):
             instance = client.replace("/", "-") if self.static else None
-            members.append(GroupMember(member_id, instance, client, "", (), (TopicPartition("orders", number),)))
-        others = [GroupMember(i, None, client, "", (), (TopicPartition("orders", 2),)) for client, i in self.others]
+            members.append(GroupMember(member_id, instance, client, "", (TopicPartition("orders", number),)))
+        others = [GroupMember(i, None, client, "", (TopicPartition("orders", 2),)) for client, i in self.others]
         return GroupState("Stable", 1, (*members, *others))
 
     def present(self, entry):
@@ -316,7 +316,7 @@ class Slowed:
         self.fault.inject(self)
 
     def group(self, name):
-        return GroupState("Stable", 1, (GroupMember("m1", None, "a/1", "", (), (TopicPartition("orders", 0),)),))
+        return GroupState("Stable", 1, (GroupMember("m1", None, "a/1", "", (TopicPartition("orders", 0),)),))
 
     alive = True
 
@@ -405,7 +405,7 @@ class Members:
 
     def group(self, name):
         partition = (TopicPartition("orders", 0),)
-        members = [GroupMember(i, None, client, "", (), partition) for client, i in self.members.items()]
+        members = [GroupMember(i, None, client, "", partition) for client, i in self.members.items()]
         return GroupState("Stable", 1, tuple(members))
 
     def leave(self, client, timeout_s):

@@ -56,7 +56,7 @@ class World:
         self.fault = FAULTS[self.scenario.faults[0].kind](self.scenario.faults[0])
 
     def state_of_group(self) -> GroupState:
-        members = [GroupMember(i, None, client, "", ("orders",), (PARTITION,)) for client, i in self.members.items()]
+        members = [GroupMember(i, None, client, "", (PARTITION,)) for client, i in self.members.items()]
         return GroupState("Stable", 1, tuple(members))
 
     def positions(self) -> dict[TopicPartition, SharePosition]:
