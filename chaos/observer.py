@@ -13,7 +13,7 @@ from dataclasses import asdict
 from time import monotonic
 from typing import Any, Self
 
-from chaos.kafka.client import Belief, GroupState, Kafka, ask_controller, share_group, share_positions
+from chaos.kafka.client import Belief, GroupState, Kafka, ask_controller, share_positions
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
@@ -72,12 +72,9 @@ class Observer(_Sampling):
         partitions: Sequence[TopicPartition],
         groups: Sequence[str],
         later: Collection[str] | None = (),
-        shares: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         """`partitions` exist from the start. All partitions of the topics in `later` are added when they appear; None:
         of all topics that are not internal.
-
-        `shares`: the topics of each share group.
         """
         super().__init__()
         self.metadata: Metadata | None = None
@@ -87,7 +84,7 @@ class Observer(_Sampling):
         self._partitions = list(partitions)
         self._topics = {partition.topic for partition in partitions} | set(later or ())
         self._follows_all = later is None
-        self._group_ids, self._shares = list(groups), dict(shares or {})
+        self._group_ids = list(groups)
         self._sampled_s: dict[str, float] = {}
         self._ids: dict[str, str | None] = {}
         self._writer = TableWriter(run.ledger, "cluster", "observer")
@@ -163,7 +160,7 @@ class Observer(_Sampling):
                     (name, "isr", list(state.isr)),
                     (name, "leader_epoch", state.leader_epoch),
                 ]
-        if self._group_ids or self._shares:
+        if self._group_ids:
             observations += _offsets_topic(metadata)
         self._record(observations)
         self.metadata = metadata
@@ -191,34 +188,30 @@ class Observer(_Sampling):
             state = kafka.group(group)
             if state is not None:
                 self.groups[group] = state
-            committed = kafka.committed_or_none(group, self._partitions, state.coordinator) if state else None
-            if state is None or committed is None:  # a sample is whole, or it is none
+            positions = self._positions(kafka, group, state) if state else None
+            if state is None or positions is None:  # a sample is whole, or it is none
                 self._record([(entity, "answers", False)])
                 continue
             self._sampled_s[group] = asked_s
-            self._record([*_of_group(entity, state), *self._committed(entity, committed)])
+            self._record([*_of_group(entity, state), *positions])
 
-        for group, topics in self._shares.items():
-            self._sample_share_group(kafka, group, topics)
-
-    def _sample_share_group(self, kafka: Kafka, group: str, topics: Collection[str]) -> None:
-        entity, asked_s = f"group:{group}", monotonic()
-        state = share_group(kafka, group)
-        if state is not None:
-            self.groups[group] = state
-        partitions = self.partitions(topics)
-        positions = share_positions(kafka, group, partitions, state.coordinator) if state else None
-        if state is None or positions is None:
-            self._record([(entity, "answers", False)])
-            return
-        self._sampled_s[group] = asked_s
-        of_partitions = [
-            (f"{entity}/{partition}", key, value)
-            for partition, at in positions.items()
-            for key, value in (("share_start", at.start), ("share_lag", at.lag))
-            if value is not None
-        ]
-        self._record([*_of_group(entity, state), *of_partitions])
+    def _positions(self, kafka: Kafka, group: str, state: GroupState) -> list[Observation] | None:
+        """Return how far a group is in each partition; None without an answer."""
+        entity = f"group:{group}"
+        if not state.shares:
+            committed = kafka.committed_or_none(group, self._partitions, state.coordinator)
+            return None if committed is None else [*self._committed(entity, committed)]
+        shared = share_positions(kafka, group, self._partitions, state.coordinator)
+        return (
+            None
+            if shared is None
+            else [
+                (f"{entity}/{partition}", key, value)
+                for partition, at in shared.items()
+                for key, value in (("share_start", at.start), ("share_lag", at.lag))
+                if value is not None
+            ]
+        )
 
     def _record_lateness(self, _: Kafka) -> None:
         """Record which groups have a late sample: their values may have changed since."""

@@ -195,7 +195,7 @@ class Drain:
         return unfinished
 
     def _unprocessed(self, all_ends: Ends) -> list[Behind]:
-        """Return each partition in which the group of an application has not committed up to the end.
+        """Return each partition in which the group of an application has not done all records up to the end.
 
         The end is the end of committed records, because a group never commits beyond an open transaction.
         """
@@ -204,10 +204,10 @@ class Drain:
             if app.name in self.scenario.left_apps or (group := self.group_of(app.name)) is None:
                 continue
             ends = {p: end for p, end in all_ends["read_committed"].items() if p.topic in app.reads}
-            committed = self.kafka.committed(group, ends) or {}
+            done = self.kafka.done(group, ends) or {}
             for partition, end in ends.items():
-                if (at := committed.get(partition, 0)) < end:
-                    text = f"{app.name} (group {group}) has committed {at} of {end} in {partition}"
+                if (at := done.get(partition, 0)) < end:
+                    text = f"{app.name} (group {group}) has done {at} of {end} in {partition}"
                     found.append(Behind(app.name, partition, at, text, app.name))
         return found
 

@@ -272,9 +272,8 @@ class Drive:
     def _observer(self) -> Observer:
         topics = self._scenario.at(PRIMARY).topics
         partitions = [TopicPartition(t.name, p) for t in topics if not t.later for p in range(t.partitions)]
-        shares = {entry.group: entry.topics for entry in self._scenario.shares}
-        groups = sorted({*self._scenario.groups, *self._scenario.app_groups} - shares.keys())
-        return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later], shares)
+        groups = sorted({*self._scenario.groups, *self._scenario.app_groups})
+        return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later])
 
     def _watch(self) -> Watch:
         """Return the watch over effects, which stores what is in databases of the run."""

@@ -159,12 +159,12 @@ class Overdue:
         return ends if known else {}
 
     def _note_round(self) -> None:
-        """Count a round if each group has committed what was in its topics when the round began."""
+        """Count a round if each group has done what was in its topics when the round began."""
         assert self.apps is not None
         for app in (app for app in self.scenario.apps if app.name in self._members):
             group = self.apps.group_of(app.name)
             own = {p: end for p, end in self._ends.items() if p.topic in app.reads}
-            at = self.kafka.committed(group, own) if group and own else None
+            at = self.kafka.done(group, own) if group and own else None
             if at is None or any(at.get(p, 0) < end for p, end in own.items()):
                 self._ends = self._ends or self._now_in_topics()
                 return

@@ -105,7 +105,7 @@ class MemberFault(ClientFault[S]):
         entry, _ = split_member(self.resolved)
         self._consumer = next(c for c in (*world.scenario.readers, *world.scenario.shares) if c.name == entry)
         self._group = self._consumer.group if self._consumer.mode != "assign" else None
-        state = self._state(world, self._group) if self._group else None
+        state = world.kafka.group(self._group) if self._group else None
         for member in state.members if state else ():
             if self._is_target(member.client_id):
                 self._member_ids |= {member.member_id}
@@ -117,18 +117,12 @@ class MemberFault(ClientFault[S]):
         """Return whether a member of the group is the target; a stream thread adds its name to the client's."""
         return client_id == self.resolved or client_id.startswith(f"{self.resolved}-StreamThread-")
 
-    def _state(self, world: World, group: str) -> GroupState | None:
-        from chaos.kafka.client import share_group
-
-        shared = self._consumer.mode == "share"
-        return share_group(world.kafka, group) if shared else world.kafka.group(group)
-
     def _effect(self, world: World) -> str | None:
         return self._group_effect(world, self._group) if self._group else self._assign_effect(world)
 
     def _group_effect(self, world: World, group: str) -> str | None:
         """Describe how the group continues without the member; return None before that."""
-        return self._departure(self._state(world, group), group)
+        return self._departure(world.kafka.group(group), group)
 
     def _departure(self, state: GroupState | None, group: str) -> str | None:
         if state is None or not self._member_ids:
@@ -245,7 +239,7 @@ class EndFault(MemberFault[S]):
     """
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        state = self._state(world, group)
+        state = world.kafka.group(group)
         if self._instance_id is None:
             return self._departure(state, group) if self._left(world, state) else None
         if state is None or (not self._restarted and world.fleet.state(self.resolved).alive):
@@ -468,7 +462,7 @@ class ConsumerJoin(MemberFault[ConsumerJoinSpec], spec=ConsumerJoinSpec):
         return f"{self.resolved} started"
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        state = self._state(world, group)
+        state = world.kafka.group(group)
         if self._consumer.mode == "subscribe" and self._consumer.admitted == 0:
             errors = world.fleet.state(self.resolved).errors
             return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None
@@ -508,7 +502,7 @@ class ConsumerChurn(MemberFault[ConsumerChurnSpec], spec=ConsumerChurnSpec):
         return f"{self.resolved} left and joined {self.spec.times} times"
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        state = self._state(world, group)
+        state = world.kafka.group(group)
         if self._consumer.mode == "subscribe" and self._consumer.admitted == 0:
             errors = world.fleet.state(self.resolved).errors
             return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None

@@ -9,7 +9,7 @@ itself, and only if it believes to be active.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from chaos.kafka.schemas import (
     ConsumerGroupDescribeRequest,
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
 )
 from chaos.run.events import now_us
 
@@ -101,11 +102,16 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class GroupState:
-    """A group. An unknown group has the state `Dead` and no members."""
+    """A group of any protocol. An unknown group has the state `Dead` and no members.
+
+    shares: whether it is a share group, in which several members may have the same partition, and which has no
+    committed offsets.
+    """
 
     state: str
     coordinator: int
     members: tuple[GroupMember, ...]
+    shares: bool = False
 
 
 CONSUMERS = "consumer"
@@ -153,6 +159,30 @@ def from_kip_932(described: Any, coordinator: int) -> GroupState:
         )
         for m in described.members
     )
+    return GroupState(described.group_state, coordinator, tuple(members), shares=True)
+
+
+def from_kip_1071(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to StreamsGroupDescribe: its members have active tasks of Kafka Streams.
+
+    A task reads one partition of each source of its subtopology; topics for repartitioning are such sources, too.
+    """
+    sources: dict[str, list[str]] = {}
+    for part in (described.topology.subtopologies if described.topology else None) or ():
+        sources[part.subtopology_id] = [*part.source_topics, *(t.name for t in part.repartition_source_topics)]
+    members = (
+        _member(
+            m,
+            instance_id=m.instance_id,
+            partitions=[
+                TopicPartition(topic, number)
+                for tasks in m.assignment.active_tasks
+                for topic in sources.get(tasks.subtopology_id, ())
+                for number in tasks.partitions
+            ],
+        )
+        for m in described.members
+    )
     return GroupState(described.group_state, coordinator, tuple(members))
 
 
@@ -168,8 +198,12 @@ def _classic_assignment(data: Any) -> list[TopicPartition]:
     return [TopicPartition(t.topic, p) for t in decoded.assigned_partitions for p in t.partitions]
 
 
-CONSUMER_GROUP_DESCRIBE = 69
-"""API key of ConsumerGroupDescribe."""
+BY_PROTOCOL = (
+    (ConsumerGroupDescribeRequest, 0, from_kip_848),
+    (StreamsGroupDescribeRequest, 0, from_kip_1071),
+    (ShareGroupDescribeRequest, 1, from_kip_932),
+)
+"""How a group is described that DescribeGroups does not know: each protocol has a request for it."""
 LATEST, EARLIEST = -1, -2
 """Timestamps in ListOffsets for the end and the start of a log."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -272,7 +306,7 @@ class Kafka(Brokers):
         return described(self.ask_any(DESCRIBE_QUORUM))
 
     def group(self, group: str) -> GroupState | None:
-        """Return state and members of a group; None if its coordinator does not answer."""
+        """Return state and members of a group of any protocol; None if its coordinator does not answer."""
         coordinator = self.coordinator(group)
         if coordinator is None:
             return None
@@ -280,14 +314,29 @@ class Kafka(Brokers):
         if answer is None or answer.groups[0].error_code:
             return None
         state = from_classic(answer.groups[0], coordinator)
-        # DescribeGroups does not know the groups of the `consumer` protocol
-        if state.state == UNKNOWN_GROUP and self.supports(CONSUMER_GROUP_DESCRIBE, coordinator):
-            answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
-            if answer is None or answer.groups[0].error_code in _COORDINATOR_MOVES:
+        if state.state != UNKNOWN_GROUP:
+            return state
+        for describe, version, read in BY_PROTOCOL:
+            known = self.supports(describe.API_KEY, coordinator, version)
+            answer = self.ask(coordinator, describe[version](group_ids=[group])) if known else None
+            if known is not False and (answer is None or answer.groups[0].error_code in _COORDINATOR_MOVES):
                 return None
-            if not answer.groups[0].error_code:
-                return from_kip_848(answer.groups[0], coordinator)
+            if answer is not None and not answer.groups[0].error_code:
+                return read(answer.groups[0], coordinator)
         return state
+
+    def done(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int] | None:
+        """Return the offset below which a group has done all records; None without an answer.
+
+        That is its committed offset. A share group commits none: as many records are done as are not its lag, and its
+        lag is asked after the ends.
+        """
+        committed = self.committed(group, partitions)
+        if committed or not self.supports(DescribeShareGroupOffsetsRequest.API_KEY, version=1):
+            return committed
+        ends = self.end_offsets(partitions)
+        shared = share_positions(self, group, ends) or {}
+        return {p: ends[p] - at.lag for p, at in shared.items() if at.lag is not None} or committed
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """Return the committed offsets of a group, without the partitions that have none; None without an answer."""
@@ -326,7 +375,6 @@ def _without_error(answer: Any) -> list[tuple[TopicPartition, Any]]:
     ]
 
 
-GROUP_ID_NOT_FOUND = 69
 _UNSUPPORTED = 35
 _SHARE = 2
 """Key type of FindCoordinator for the state of a share group in one partition."""
@@ -354,20 +402,6 @@ def has_share_groups(kafka: Kafka, group: str) -> bool:
     groups: list[dict[str, Any]] = [{"group_id": group, "topics": []}]
     answer = kafka.ask_any(messages.request(DescribeShareGroupOffsetsRequest[1], groups=groups))
     return answer is not None and answer.groups[0].error_code != _UNSUPPORTED
-
-
-def share_group(kafka: Kafka, group: str) -> GroupState | None:
-    """Return state and members of a share group; None if its coordinator does not answer."""
-    coordinator = kafka.coordinator(group)
-    if coordinator is None:
-        return None
-    answer = kafka.ask(coordinator, ShareGroupDescribeRequest[1](group_ids=[group]))
-    if answer is None:
-        return None
-    described = answer.groups[0]
-    if described.error_code == GROUP_ID_NOT_FOUND:
-        return GroupState(UNKNOWN_GROUP, coordinator, ())
-    return None if described.error_code else from_kip_932(described, coordinator)
 
 
 def share_coordinator(kafka: Kafka, group: str, partition: TopicPartition) -> int | None:

@@ -91,10 +91,10 @@ class Watch:
         for group, topics in groups.items():
             names = set(topics)
             partitions = [p for p in metadata.partitions if p.topic in names]
-            committed = self._kafka.committed(group, partitions) if partitions else None
-            ends = self._kafka.end_offsets(committed) if committed else {}
+            done = self._kafka.done(group, partitions) if partitions else None
+            ends = self._kafka.end_offsets(done) if done else {}
             stalled = []
-            for partition, offset in (committed or {}).items():
+            for partition, offset in (done or {}).items():
                 known = self._positions.get((group, partition))
                 behind = ends.get(partition, offset) - offset
                 if known is None or known.offset != offset or behind <= 0:
@@ -107,4 +107,4 @@ class Watch:
             if stalled:
                 first = ", ".join(f"{partition} ({behind:,} behind)" for partition, behind in stalled[:MOST_NAMED])
                 more = f" and {len(stalled) - MOST_NAMED} more" if len(stalled) > MOST_NAMED else ""
-                self._say(f"group {group} has committed nothing for {STALLED_S:g} s in {first}{more}")
+                self._say(f"group {group} has made no progress for {STALLED_S:g} s in {first}{more}")

@@ -67,7 +67,7 @@ class World:
     def end_offsets(self, partitions):
         return {p: self.end for p in partitions}
 
-    def committed(self, group, partitions):
+    def done(self, group, partitions):
         return {p: self.committed_to[p.number] for p in partitions}
 
     def after(self, seconds, each_second=lambda: None):

@@ -50,12 +50,11 @@ class World:
         self.controller_ids: tuple[int, ...] = ()
         self.kafka = self.fleet = self.cluster = self
         self.observer = SimpleNamespace(metadata=None, partitions=self.partitions)
-        monkeypatch.setattr("chaos.kafka.client.share_group", lambda kafka, group: self.state_of_group())
         monkeypatch.setattr("chaos.kafka.client.share_positions", lambda kafka, group, partitions: self.positions())
         monkeypatch.setattr("chaos.kafka.client.share_coordinator", lambda kafka, group, partition: self.coordinator)
         self.fault = FAULTS[self.scenario.faults[0].kind](self.scenario.faults[0])
 
-    def state_of_group(self) -> GroupState:
+    def group(self, name: str) -> GroupState:
         members = [GroupMember(i, None, client, "", (PARTITION,)) for client, i in self.members.items()]
         return GroupState("Stable", 1, tuple(members))
 

@@ -1,7 +1,7 @@
 """Tests of the questions to a cluster: with all brokers, and with brokers that are paused."""
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster.process.driver import ProcessCluster
@@ -9,6 +9,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.schemas import ShareGroupDescribeRequest
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -87,6 +88,32 @@ def test_all_own_settings_of_a_topic_are_removed_and_a_topic_that_is_gone_has_no
     admin.reset_settings(kafka, TOPIC)
     wait_until(lambda: not changed(), 10, lambda: f"the topic still has {changed()}")
     admin.reset_settings(kafka, "gone")
+
+
+def test_a_share_group_has_its_members_and_what_they_have_done(cluster, kafka):
+    if kafka.supports(ShareGroupDescribeRequest.API_KEY, version=1) is False:
+        pytest.skip("its brokers have no share groups")
+    consumer = ShareConsumer({"bootstrap.servers": cluster.bootstrap, "group.id": "client-queue"})
+    consumer.subscribe([TOPIC])
+    producer, taken = Producer({"bootstrap.servers": cluster.bootstrap}), []
+
+    def has_taken():  # a share group begins at the end of the log
+        producer.produce(TOPIC, b"x", partition=0)
+        assert producer.flush(30) == 0
+        taken.extend(consumer.poll(0.5))
+        return len(taken) >= 5
+
+    wait_until(has_taken, 60, lambda: f"taken: {len(taken)}; {kafka.group('client-queue')}")
+    state = kafka.group("client-queue")
+    assert state.shares and state.state == "Stable" and state.members[0].partitions == tuple(PARTITIONS)
+    ends = kafka.end_offsets([FIRST])
+
+    def has_done():
+        taken.extend(consumer.poll(0.5))
+        return kafka.done("client-queue", [FIRST]) == ends
+
+    wait_until(has_done, 60, lambda: f"{kafka.done('client-queue', [FIRST])} of {ends}")
+    consumer.close()
 
 
 def test_an_unknown_group_is_dead_and_has_no_commits(kafka):

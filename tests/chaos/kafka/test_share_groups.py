@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from chaos.kafka.client import SharePosition, has_share_groups, share_coordinator, share_group, share_positions
+from chaos.kafka.client import SharePosition, has_share_groups, share_coordinator, share_positions
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.schemas import (
     DescribeShareGroupOffsetsRequest,
@@ -69,11 +69,6 @@ def test_brokers_with_the_feature_at_0_refuse_share_groups_although_they_list_th
     assert has_share_groups(Kafka(SimpleNamespace(groups=[SimpleNamespace(error_code=69)])), "g")
     assert not has_share_groups(Kafka(SimpleNamespace(groups=[SimpleNamespace(error_code=35)])), "g")
     assert not has_share_groups(Kafka(positions(), coordinator=None), "g")
-
-
-def test_an_unknown_share_group_is_dead_and_one_that_moves_is_unknown() -> None:
-    assert share_group(Kafka(SimpleNamespace(groups=[SimpleNamespace(error_code=69)])), "g").state == "Dead"
-    assert share_group(Kafka(SimpleNamespace(groups=[SimpleNamespace(error_code=16)])), "g") is None
 
 
 def test_the_share_coordinator_is_asked_for_by_group_topic_id_and_partition() -> None:

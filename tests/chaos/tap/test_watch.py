@@ -23,7 +23,7 @@ def cluster(brokers=None, topics=(("orders", "id1"),)):
 def watched():
     lines, moved = [], []
     kafka = SimpleNamespace(
-        view=cluster(), offset=100, end=100, metadata=lambda: kafka.view, committed=lambda *_: {ORDERS: kafka.offset},
+        view=cluster(), offset=100, end=100, metadata=lambda: kafka.view, done=lambda *_: {ORDERS: kafka.offset},
         end_offsets=lambda _: {ORDERS: kafka.end},
     )  # fmt: skip
     watch = Watch(kafka, lines.append, lambda *broker: moved.append(broker))
@@ -67,7 +67,7 @@ def test_a_group_that_commits_nothing_although_there_are_records_is_stalled_and_
     assert watched.lines == []
     watched.look(STALLED_S + 2)
     watched.look(STALLED_S + 9)
-    assert watched.lines == ["group billing has committed nothing for 30 s in orders/3 (1,200 behind)"]
+    assert watched.lines == ["group billing has made no progress for 30 s in orders/3 (1,200 behind)"]
     watched.kafka.offset = 200
     watched.look(STALLED_S + 10)
     assert watched.lines[1:] == ["group billing goes on in orders/3"]
