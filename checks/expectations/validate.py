@@ -14,6 +14,7 @@ import html
 import logging
 import shutil
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -116,7 +117,9 @@ def _run_checkpoint(run: Run, observed: Observed) -> dict[Key, Outcome]:
         actions=[gx.checkpoint.UpdateDataDocsAction(name="data_docs")],
         result_format="BASIC",
     )
-    result = context.checkpoints.add(checkpoint).run(run_id=gx.RunIdentifier(run_name=run.run_id))
+    # without a time, GX takes one from the name if it reads as one, such as `st-20261130-072715-5250`
+    run_id = gx.RunIdentifier(run_name=run.run_id, run_time=datetime.now(UTC))
+    result = context.checkpoints.add(checkpoint).run(run_id=run_id)
     found = (outcome for validation in result.run_results.values() for outcome in validation.results)
     return {tuple(r.expectation_config.meta["term"]): _outcome(r) for r in found}
 

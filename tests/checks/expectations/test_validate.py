@@ -12,6 +12,7 @@ import pytest
 from jinja2 import Environment
 
 from chaos.anomalies import ANOMALIES
+from chaos.run.directory import Run
 from checks.expectations import bounds, pages, validate
 from tests.support.fake_runs import SCENARIO
 
@@ -151,6 +152,15 @@ def test_the_project_on_disk_reads_as_the_contract_and_runs_again(fake, validate
     again = context.checkpoints.get("contract").run()
     failed = [r for one in again.run_results.values() for r in one.results if not r.success]
     assert [(r.expectation_config.kwargs["check"], r.result["observed_value"]) for r in failed] == [("lost_write", 3)]
+
+
+def test_a_run_whose_name_reads_as_a_time_is_validated(fake, validated):
+    """Of a scenario `st.yaml`: a time with an offset of 52 hours, which no time has."""
+    run = fake()
+    path = run.run.path.with_name("st-20261130-072715-5250")
+    run.run.path.rename(path)
+    run.run = Run(path)
+    assert not verdicts(validated(run))
 
 
 def test_the_index_lists_nothing_where_everything_applies(tmp_path):
