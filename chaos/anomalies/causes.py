@@ -190,6 +190,22 @@ _POSITION = {
     "sarama": "Consumer.Offsets.Initial = sarama.OffsetOldest",
 }
 
+_ACCEPT = {
+    "": "share.acknowledgement.mode=explicit (KIP-932), and acknowledge a record when its work is done, not before",
+    "librdkafka": "share.acknowledgement.mode=explicit, and acknowledge() after the work of a message; without it, the "
+    "next poll accepts all messages of the poll before",
+    "java": "share.acknowledgement.mode=explicit, and acknowledge(record) after the work of a record; without it, the "
+    "next poll accepts all records of the poll before",
+}
+_RETURN = {
+    "": "release a record whose work failed (AcknowledgeType.RELEASE), so that it is delivered again, or report it and "
+    "reject it",
+}
+_REDELIVERED = {
+    "": "make the work idempotent by the id of the input (a unique key with an upsert, a key of idempotence in a "
+    "call): no transaction contains both the output and the acceptance of a record in a share group",
+}
+
 CAUSES: dict[str, Cause] = {
     "commit_first": Cause("offsets are committed before the work is done", _AFTER_WORK),
     "commit_first_or_passed_over": Cause(
@@ -291,8 +307,69 @@ CAUSES: dict[str, Cause] = {
         "the application did it twice after one fetch, as with a call that it repeats, or the query has rows twice",
         {"": "a target that refuses an id again (a unique key, an idempotency key); a query with one row for each"},
     ),
+    "accepted_first": Cause("records are accepted before the work is done", _ACCEPT),
+    "accepted_first_or_failed": Cause(
+        "records are accepted before the work is done, or a failure of the work is passed over; the wire does not show "
+        "which",
+        {name: f"{text}; {_RETURN['']}" for name, text in _ACCEPT.items()},
+    ),
+    "accepted_failed": Cause(
+        "nothing interrupted the work, so a record was accepted whose work failed, or was left out on purpose", _RETURN
+    ),
+    "rejected": Cause(
+        "a share group gives a rejected record to no member again",
+        {"": "release what may work later (AcknowledgeType.RELEASE), and report what is rejected"},
+    ),
+    "given_up": Cause(
+        "it was delivered as often as the group delivers a record (group.share.delivery.count.limit), and nobody "
+        "accepted it",
+        {
+            "": "find what keeps its work from being done, or report the record and reject it before the last "
+            "delivery; a higher limit if each delivery ends with an instance"
+        },
+    ),
+    "began_behind": Cause(
+        "the share group began behind it",
+        {"": "share.auto.offset.reset=earliest of the group (kafka-configs --entity-type groups); the default: latest"},
+    ),
+    "redelivered": Cause(
+        "a share group delivers a record again whose acceptance did not arrive, and the work is not idempotent",
+        _REDELIVERED,
+    ),
+    "released": Cause(
+        "its member released it after its work had an effect, and the work is not idempotent", _REDELIVERED
+    ),
+    "acceptance_lost": Cause(
+        "the share group delivered it again after an acceptance without error, and the work is not idempotent",
+        {
+            "": f"{_REDELIVERED['']}; share.coordinator.state.topic.replication.factor and min.isr as of topics that "
+            "must lose nothing"
+        },
+    ),
+    "late_locked": Cause(
+        "a member had it and did not end its work, so nobody got it before that member's lock ended",
+        {
+            "": "close the consumer at SIGTERM, which releases what it has; group.share.record.lock.duration.ms below "
+            "the time that an effect may take, and above the longest work"
+        },
+    ),
 }
 """By the key that findings have."""
+
+OF_SHARES: dict[str, str] = {
+    "commit_first": "accepted_first",
+    "commit_first_or_passed_over": "accepted_first_or_failed",
+    "passed_over": "accepted_failed",
+    "send_failed": "accepted_failed",
+    "skipped": "began_behind",
+    "not_idempotent": "redelivered",
+    "moved": "redelivered",
+    "repeated": "redelivered",
+    "went_back": "acceptance_lost",
+    "late_down": "late_locked",
+    "late_moved": "late_locked",
+}
+"""What a cause is called where a share group read the input: it has acceptances in place of offsets."""
 
 STOPPED = frozenset({"unread", "unfinished", "left_off", "keeps_ending"})
 """The causes of what is missing because the application did not go on until the run ended."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from chaos.anomalies.causes import FRAMEWORKS, library_of
@@ -26,11 +26,17 @@ Row = dict[str, Any]
 MANY = 40
 """Most fetches, commits and writes of one finding and instance that are looked at."""
 _SAID = ("library", "library_version", "client_id")
+FETCHED = ("answered_us", "asked_us", "instance", "broker", "asked_offset", "delivery_count")
+COMMITTED = ("asked_us", "answered_us", "instance", "broker", "group", "offset", "error", "transactional_id")
 READ = (0, 1)
 """The numbers of Produce and Fetch in Kafka's protocol."""
 _WRITTEN = re.compile(r"(.+)/(\d+) offset ([\d,]+)")
 
 
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+"""How a member of a share group acknowledges a record (KIP-932)."""
+DELIVERIES = 5
+"""The default of `group.share.delivery.count.limit`."""
 BY_ITSELF = "ended by itself"
 IN_A_ROW = 3
 """Ends by itself in a row from which on an instance counts as one that ends again and again."""
@@ -72,8 +78,10 @@ def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
 class Seen:
     """What the wire saw of one input.
 
-    fetches, commits: in the order of time. writes: the writes of its effects, one for each that was found. beyond: the
-    first fetch of its partition from behind it. holder: the last fetch from its partition before it was acknowledged.
+    fetches, commits: in the order of time; of a member of a share group, what it acquired and accepted (`shared`).
+    returned: what it released or rejected, if a broker answered that (KIP-932). writes: the writes of its effects, one
+    for each that was found. beyond: the first fetch of its partition from behind it. holder: the last fetch from its
+    partition before it was acknowledged.
     """
 
     fetches: list[Row] = field(default_factory=list)
@@ -81,6 +89,7 @@ class Seen:
     writes: list[Row] = field(default_factory=list)
     beyond: Row | None = None
     holder: Row | None = None
+    returned: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,8 @@ class Facts:
     """The effects that are to be copies of their inputs."""
     replaced: Mapping[str, Replaced] = field(default_factory=dict)
     """The databases that a standby has replaced, by effect."""
+    deliveries: int = DELIVERIES
+    """How often share groups deliver a record (`group.share.delivery.count.limit` of the brokers)."""
 
     def change(self, finding: Row, after_us: int, until_us: float, past: bool) -> OffsetChange | None:
         """Return the first certain change by a fault that moved a group in a time span: past an input, or back to it.
@@ -238,7 +249,9 @@ class Wire:
         for row in self._fetches().collect():
             found[row.nth].fetches += [one.asDict() for one in row.rows]
         for row in self._commits().collect():
-            found[row.nth].commits += [one.asDict() for one in row.rows]
+            of = [one.asDict() for one in row.rows]
+            found[row.nth].commits += [one for one in of if one["type"] in (None, ACCEPT)]
+            found[row.nth].returned += [one for one in of if one["type"] in (RELEASE, REJECT) and one["state"] == "ok"]
         for row in self._beyond().collect():
             found[row.nth].beyond = row.first.asDict()
         if any(row["kind"] == "late" for row in self._findings):
@@ -248,46 +261,48 @@ class Wire:
         for row in writes.collect() if writes is not None else ():
             found[row.nth].writes.append(row.last.asDict())
         for one in found:
-            for rows in (one.fetches, one.commits, one.writes):
+            for rows in (one.fetches, one.commits, one.returned, one.writes):
                 rows.sort(key=lambda r: r["answered_us"] or r["asked_us"])
         return found
 
     def _fetches(self) -> DataFrame:
         """Return the answers with an input: batches that the client did not skip, and ranges of share groups."""
         whole = F.col("complete") & F.col("control").isNull() & (F.coalesce("asked_offset", F.lit(0)) <= F.col("at"))
-        columns = ("answered_us", "asked_us", "instance", "broker", "asked_offset", "made", "isolation")
+        columns = (*FETCHED, "made", "isolation")
         inside = F.col("at").between(F.col("base_offset"), F.col("last_offset"))
-        fetched = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"]).where(whole & inside)
         within = F.col("at").between(F.col("first_offset"), F.col("last_offset"))
-        acquired = self.table("acquired").join(F.broadcast(self._asked), ["topic", "partition"]).where(within)
-        shared = acquired.select(
-            "nth",
-            "answered_us",
-            F.col("answered_us").alias("asked_us"),
-            "instance",
-            "broker",
-            F.col("first_offset").alias("asked_offset"),
-            F.lit(False).alias("made"),
-            F.lit(None).cast("int").alias("isolation"),
-        )
-        return _first(fetched.select("nth", *columns).unionByName(shared), columns)
+        empty = {"made": F.lit(False), "isolation": F.lit(None).cast("int")}
+        acquired = self._acquired().where(within).withColumns(empty)
+        fetched = self._fetched().where(whole & inside).select("nth", *columns)
+        return _first(fetched.unionByName(acquired.select("nth", *columns)), columns)
+
+    def _fetched(self) -> DataFrame:
+        """Return the answers to Fetch from the partitions of the findings."""
+        fetched = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"])
+        return fetched.withColumn("delivery_count", F.lit(None).cast("int"))
+
+    def _acquired(self) -> DataFrame:
+        """Return what members of share groups acquired from the partitions of the findings, as answers to Fetch."""
+        acquired = self.table("acquired").join(F.broadcast(self._asked), ["topic", "partition"])
+        return acquired.withColumns({"asked_us": F.col("answered_us"), "asked_offset": F.col("first_offset")})
 
     def _beyond(self) -> DataFrame:
-        asked = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"])
-        behind = asked.where("asked_offset > at and answered_us is not null")
-        return behind.groupBy("nth").agg(
-            F.min(F.struct("answered_us", "asked_us", "instance", "broker", "asked_offset")).alias("first")
-        )
+        """Return the first fetch from behind an input, or the first one at all of a share group that began there."""
+        behind = self._fetched().where("asked_offset > at and answered_us is not null")
+        least = F.min("asked_offset").over(Window.partitionBy("nth"))
+        begun = self._acquired().withColumn("least", least).where("least > at")
+        both = behind.select("nth", *FETCHED).unionByName(begun.select("nth", *FETCHED))
+        return both.groupBy("nth").agg(F.min(F.struct(*FETCHED)).alias("first"))
 
     def _holders(self) -> DataFrame:
         """Return the last fetch from the partition of an input before it was acknowledged."""
-        asked = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"])
-        before = asked.where("answered_us <= acked_us")
+        before = self._fetched().where("answered_us <= acked_us")
         return before.groupBy("nth").agg(F.max(F.struct("answered_us", "instance", "broker")).alias("last"))
 
     def _commits(self) -> DataFrame:
         """Return the commits past an input with their state: ok, open (no answer), refused or aborted.
 
+        What members of share groups did with the input is among them. type: how they acknowledged it; else null.
         A transaction ends with the first EndTxn that is answered without an error. An InitProducerId of its
         transactional id aborts it, unless it had been asked to commit before: then that is open.
         """
@@ -302,8 +317,7 @@ class Wire:
             F.col("error").eqNullSafe(0).alias("done"),
         )
         ended = (F.col("transactional_id") == F.col("ended_id")) & (F.col("end_us") >= F.col("asked_us"))
-        columns = ("asked_us", "answered_us", "instance", "broker", "group", "offset", "error", "transactional_id")
-        of_commit = past.join(calls, ended, "left").groupBy("nth", "connection", "number", *columns)
+        of_commit = past.join(calls, ended, "left").groupBy("nth", "connection", "number", *COMMITTED)
         decided = of_commit.agg(
             F.min(F.when(F.col("done"), F.struct("end_us", "begins", "kept"))).alias("end"),
             F.min(F.when(~F.col("done") & F.col("kept"), F.col("end_us"))).alias("tried_us"),
@@ -315,20 +329,23 @@ class Wire:
             .when(F.col("transactional_id").isNull() | F.col("end.kept"), "ok")
             .otherwise(F.when(F.col("end").isNull() | tried, "open").otherwise("aborted"))
         )
-        decided = decided.withColumn("state", state)
-        return _first(decided.unionByName(self._accepted(decided)), (*columns, "state"))
+        columns = ("nth", *COMMITTED, "state", "type")
+        decided = decided.withColumns({"state": state, "type": F.lit(None).cast("int")}).select(*columns)
+        return _first(decided.unionByName(self._acknowledged()), columns[1:])
 
-    def _accepted(self, like: DataFrame) -> DataFrame:
-        """Return the acceptances of share groups as commits."""
+    def _acknowledged(self) -> DataFrame:
+        """Return what members of share groups did with an input, as commits."""
         within = F.col("at").between(F.col("first_offset"), F.col("last_offset"))
         given = self.table("acknowledged").join(F.broadcast(self._asked), ["topic", "partition"]).where(within)
         place = F.when(F.size("types") == 1, 0).otherwise((F.col("at") - F.col("first_offset")).cast("int"))
-        accepted = given.where(F.get("types", place) == 1)
         state = F.when(F.col("error").isNull(), "open").when(F.col("error") == 0, "ok").otherwise("refused")
-        named = {"offset": F.col("at") + 1, "state": state}
-        others = [name for name in like.columns if name not in accepted.columns and name not in named]
-        empty = {name: F.lit(None).cast(like.schema[name].dataType) for name in others}
-        return accepted.withColumns(named | empty).select(*like.columns)
+        named = {
+            "offset": F.col("at") + 1,
+            "state": state,
+            "type": F.get("types", place).cast("int"),
+            "transactional_id": F.lit(None).cast("string"),
+        }
+        return given.withColumns(named).select("nth", *COMMITTED, "state", "type")
 
     def _writes(self) -> DataFrame | None:
         """Return the last attempt of the write of each effect in a topic; None if there is no such effect."""

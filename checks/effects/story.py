@@ -40,6 +40,15 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 | unexpected | read_uncommitted           | fetched as read_uncommitted, and its transaction was aborted              |
 |           | no_input, stranger          | written by an instance, or by none                                        |
 
+Of a member of a share group (KIP-932), what it acquired is fetched, and what it accepted is committed. Such causes have
+names in `OF_SHARES`, and there are more:
+
+| kind      | cause       | what was seen                                                                             |
+|-----------|-------------|-------------------------------------------------------------------------------------------|
+| missing   | rejected    | never accepted, and rejected                                                              |
+|           | given_up    | never accepted, and delivered as often as the brokers allow                               |
+| duplicate | released    | released between two deliveries                                                           |
+
 Fetched is not processed: a Fetch answer is the most that an application can have seen, a commit is what it claims.
 """
 
@@ -52,15 +61,14 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 
-from kafka.errors import for_code
 from pyspark.sql import SparkSession
 
 from chaos.effects.receiver import LEFT
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
-from checks.audit.facts.offset_changes import OffsetChange
-from checks.effects.seen import Facts, Life, Replaced, Row, Seen, Wire, replaced_of
+from checks.effects.frames import Story, error, is_shared
+from checks.effects.seen import DELIVERIES, REJECT, Facts, Row, Seen, Wire, replaced_of
 from checks.effects.tables import BEHIND
 from checks.evidence import ledger_rows
 from checks.wire.tables import table_path
@@ -106,7 +114,14 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     changing = {fault.kind for fault in resolved.scenario.faults if fault.kind in CHANGING}
     copies = frozenset(effect.name for effect in resolved.scenario.effects if effect.copied)
     replaced = replaced_of(resolved.scenario, ledger_rows(run, "faults", TABLES["faults"].names))
-    facts = replace(wire.facts(), only_doubled=changing == {"wire.duplicate"}, copies=copies, replaced=replaced)
+    limit = int(resolved.scenario.cluster.config.get("group.share.delivery.count.limit", DELIVERIES))
+    facts = replace(
+        wire.facts(),
+        only_doubled=changing == {"wire.duplicate"},
+        copies=copies,
+        replaced=replaced,
+        deliveries=limit,
+    )
     seen = wire.seen()
     for row, of_row in zip(chosen, seen, strict=False):
         row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
@@ -123,12 +138,12 @@ def _altered(facts: Facts) -> str:
 
 def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
     """Return the story of a finding. output: the topic of the effect, if it has one."""
-    story = _Story(finding, facts, output)
+    story = Story(finding, facts, output)
     fetches, commits, readers = _of_writers(seen, facts, output)
     if finding["kind"] == "missing":
-        ending, cause = _missing(story, fetches, commits, seen.beyond)
+        ending, cause = _missing(story, fetches, commits, seen)
     elif finding["kind"] == "duplicate":
-        ending, cause = _duplicate(story, fetches, commits, seen.writes)
+        ending, cause = _duplicate(story, fetches, commits, seen)
     elif finding["kind"] == "late":
         ending, cause = _late(story, finding, fetches, seen)
     elif finding["kind"] == "wrong":
@@ -168,8 +183,8 @@ def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, out
             return {"why": f"{' and '.join(sorted(readers))} read its inputs, and which makes it is not seen"}
         if any(row.get("made") for row in fetches):
             return {"why": "a fault of the run had changed an answer with its inputs", "cause": "altered"}
-        again = _duplicate(_Story(of_key, facts, output), fetches, commits, ())[1]
-        left = _missing(_Story(of_key, facts, output), fetches, commits, seen.beyond)[1]
+        again = _duplicate(Story(of_key, facts, output), fetches, commits, replace(seen, writes=[]))[1]
+        left = _missing(Story(of_key, facts, output), fetches, commits, seen)[1]
         ended = fetches and facts.end(fetches[-1]["instance"], fetches[-1]["answered_us"])
         twice += [_Part(of_key, seen, again)] if again in TWICE else []
         never += [_Part(of_key, seen, left)] if left in NEVER and again not in TWICE else []
@@ -218,16 +233,16 @@ def _only(parts: Sequence[_Part], difference: Decimal) -> list[_Part]:
 def _told(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, output: str) -> Row:
     """Return the story of the first of the inputs that make a difference."""
     first = min(parts, key=lambda part: (part.of_key["partition"], part.of_key["offset"]))
-    story = _Story(first.of_key, facts, output)
+    story = Story(first.of_key, facts, output)
     fetches, commits, _ = _of_writers(first.seen, facts, output)
     ending = ""
     if first.cause == "state_lost":
         story.fetch(fetches[-1], f"fetched by {fetches[-1]['instance']}")
         story.end(fetches[-1]["instance"], fetches[-1]["answered_us"])
     elif first.cause in TWICE:
-        ending = _duplicate(story, fetches, commits, (), "")[0]
+        ending = _duplicate(story, fetches, commits, replace(first.seen, writes=[]), "")[0]
     else:
-        ending = _missing(story, fetches, commits, first.seen.beyond)[0]
+        ending = _missing(story, fetches, commits, first.seen)[0]
     kinds = {part.cause in TWICE for part in parts}
     what = {True: "are in it twice", False: "are not in it"}
     are = what[kinds.pop()] if len(kinds) == 1 else "are in it twice or not at all"
@@ -246,8 +261,9 @@ def _stopped(facts: Facts) -> str:
     return "keeps_ending" if facts.keeps_ending else "left_off" if facts.left_off else ""
 
 
-def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyond: Row | None) -> tuple[str, str]:
+def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen: Seen) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
+    beyond = seen.beyond
     past = _past(story.facts, commits, fetches)
     since_us = fetches[-1]["answered_us"] if fetches else 0
     if story.facts.certain and (change := story.facts.change(story.finding, since_us, _first_us(past), past=True)):
@@ -267,10 +283,17 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     if past is None:
         last = fetches[-1]
         story.all_fetches(fetches)
+        if rejected := next((row for row in reversed(seen.returned) if row["type"] == REJECT), None):
+            story.commit(rejected, f"rejected by {rejected['instance']}")
+            return "", "rejected"
+        if (last.get("delivery_count") or 0) >= story.facts.deliveries:
+            story.end(last["instance"], last["answered_us"])
+            return f"that was delivery {last['delivery_count']} of it", "given_up"
         if last.get("made"):
             return f"{CHANGED}, and no commit passed it", _altered(story.facts)
         end = story.end(last["instance"], last["answered_us"])
-        ending = "no member fetched it again" if end else "no commit passed it"
+        none = "nobody accepted it" if is_shared(last) else "no commit passed it"
+        ending = "no member fetched it again" if end else none
         return ending, _stopped(story.facts) or "unfinished"
     instance, at_us = past["instance"], past["asked_us"]
     life = story.facts.life(instance, at_us)
@@ -330,13 +353,14 @@ def _past(facts: Facts, commits: Sequence[Row], fetches: Sequence[Row]) -> Row |
 
 
 def _duplicate(
-    story: _Story,
+    story: Story,
     fetches: Sequence[Row],
     commits: Sequence[Row],
-    writes: Sequence[Row],
+    seen: Seen,
     no_writes: str = "; its effects are not seen on the wire",
 ) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
+    writes = seen.writes
     if not fetches:
         return UNFETCHED, ""
     first, second = _pair(story.facts, fetches, writes)
@@ -368,8 +392,12 @@ def _duplicate(
         return (f"{second['instance']} had got the partition{again} by then", "moved") if moved else ("", "went_back")
     for row in (r for r in between if r["instance"] == instance):
         ends = {"refused": f"refused ({error(row['error'])})", "open": "sent, and not answered"}
-        story.commit(row, f"the commit past it was {ends.get(row['state'], 'aborted')}")
+        what = "its acceptance" if is_shared(row) else "the commit past it"
+        story.commit(row, f"{what} was {ends.get(row['state'], 'aborted')}")
         break
+    if released := next((r for r in seen.returned if from_us <= r["asked_us"] < to_us), None):
+        story.commit(released, f"released by {released['instance']}")
+        return unseen.removeprefix("; "), "released"
     end = story.facts.end(instance, from_us)
     if end and end.end_us is not None and end.end_us <= to_us:
         story.end(instance, from_us, " before a commit past it" if not between else "")
@@ -377,12 +405,11 @@ def _duplicate(
     left = next((r for r in story.facts.left.get(instance, ()) if from_us <= r["asked_us"] <= to_us), None)
     if left:
         story.leave(left)
-    if second["instance"] == instance:
-        return f"no commit had passed it{unseen}", "repeated"
-    return f"no commit had passed it{unseen}", "moved"
+    passed = "nobody had accepted it" if is_shared(second) else "no commit had passed it"
+    return f"{passed}{unseen}", "repeated" if second["instance"] == instance else "moved"
 
 
-def _late(story: _Story, finding: Row, fetches: Sequence[Row], seen: Seen) -> tuple[str, str]:
+def _late(story: Story, finding: Row, fetches: Sequence[Row], seen: Seen) -> tuple[str, str]:
     """Return how the sentence ends, and the cause: the longest of the waits before the effect."""
     done_us, acked_us, holder = finding["at_us"], finding["acked_us"], seen.holder
     before = [r for r in fetches if r["answered_us"] <= done_us]
@@ -416,7 +443,7 @@ def _late(story: _Story, finding: Row, fetches: Sequence[Row], seen: Seen) -> tu
     return wait, "late_moved" if moved else "repeated" if longest == "again" else "late_behind"
 
 
-def _wrong(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
+def _wrong(story: Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
     write = writes[-1] if writes else None
     until_us = write["asked_us"] if write else max((at for at in finding["times_us"] or () if at), default=None)
@@ -433,7 +460,7 @@ def _wrong(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence
     return "the fetched record is the one in the log", cause
 
 
-def _unexpected(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
+def _unexpected(story: Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
     for write in writes[:1]:
         own = [r for r in fetches if r["instance"] == write["instance"] and r["answered_us"] <= write["asked_us"]]
@@ -469,89 +496,3 @@ def _pair(facts: Facts, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[
     first, later = fetches[0], fetches[1:]
     life = facts.life(first["instance"], first["answered_us"])
     return first, next((r for r in later if not facts.same(r, life, first["instance"])), next(iter(later), None))
-
-
-class _Story:
-    """The frames of one finding."""
-
-    def result(self, ending: str, cause: str) -> Row:
-        """Return the columns of the story."""
-        self.frames.sort(key=lambda frame: frame["at_us"])
-        library = next((self.facts.libraries[n] for n in self.instances if self.facts.libraries.get(n)), "")
-        return {"frames": self.frames, "ending": ending, "cause": cause, "library": library}
-
-    def __init__(self, finding: Row, facts: Facts, output: str) -> None:
-        self.finding, self.facts, self.output, self.at = finding, facts, output, finding["offset"]
-        self.frames: list[Row] = []
-        self.instances: list[str] = []
-
-    def _add(self, at_us: int | None, source: str, target: str, label: str, words: str = "") -> None:
-        if at_us is not None:
-            self.frames.append({"at_us": at_us, "source": source, "target": target, "label": label, "words": words})
-
-    def _call(self, row: Row, peer: str, asked: str, answered: str, words: str, by_answer: bool) -> None:
-        """Add a request and its answer; the words belong to one of them."""
-        self.instances.append(row["instance"])
-        self._add(row["asked_us"], row["instance"], peer, asked, "" if by_answer else words)
-        self._add(row["answered_us"], peer, row["instance"], answered, words if by_answer else "")
-
-    def fetch(self, row: Row, words: str) -> None:
-        """Add a Fetch with its answer."""
-        start = f" from {row['asked_offset']:,}" if row["asked_offset"] is not None else ""
-        answer = f"with {self.at:,}" + (", changed by a fault" if row.get("made") else "")
-        self._call(row, f"broker {row['broker']}", f"Fetch{start}", answer, words, True)
-
-    def all_fetches(self, rows: Sequence[Row]) -> None:
-        """Add the first fetch, and the last one if there are several."""
-        self.fetch(rows[0], f"fetched by {rows[0]['instance']}")
-        if len(rows) > 1:
-            again, times = rows[-1], f" (the last of {len(rows)} fetches)" if len(rows) > 2 else ""
-            self.fetch(again, f"fetched again by {again['instance']}{times}")
-
-    def commit(self, row: Row, words: str = "") -> None:
-        """Add a commit."""
-        known = self.instances and self.instances[-1] == row["instance"]
-        words = words or "committed past" + ("" if known else f" by {row['instance']}")
-        words += " (no answer)" if row["state"] == "open" and "answer" not in words else ""
-        answer = {"ok": "ok", "aborted": "aborted"}.get(row["state"], error(row["error"]) if row["error"] else "ok")
-        asked = f"{'TxnOffsetCommit' if row.get('transactional_id') else 'OffsetCommit'} {row['offset']:,}"
-        self._call(row, f"coordinator (broker {row['broker']})", asked, answer, words, False)
-
-    def write(self, row: Row, words: str) -> None:
-        """Add a Produce of an effect."""
-        ok = row.get("outcome", "fail") == "ok"
-        answer = f"ok, offset {row['written']:,}" if ok else error(row.get("error"))
-        asked = f"Produce {row['topic']}/{row['partition']}"
-        self._call(row, f"broker {row['broker']}", asked, answer, words, row["answered_us"] is not None)
-
-    def end(self, instance: str, at_us: int, more: str = "") -> Life | None:
-        """Add the end of an instance, if it ended before the run did, and return it."""
-        life = self.facts.end(instance, at_us)
-        if life:
-            self._add(life.end_us, instance, "", life.how, f"{instance} {life.how}{more}")
-        return life
-
-    def change(self, change: OffsetChange) -> None:
-        """Add that a fault set the committed offset of the group."""
-        offset = change.offset(self.finding["topic"], self.finding["partition"])
-        label = "delete the offset" if offset is None else f"set the offset {offset:,}"
-        did = "deleted the offset" if offset is None else "set the offset"
-        words = f"{change.fault} {did} of group {change.group}" + ("" if offset is None else f" to {offset:,}")
-        self._add(change.to_us, f"fault {change.fault}", "coordinator", label, words)
-
-    def replace(self, replaced: Replaced) -> None:
-        """Add that a standby took the place of a database."""
-        words = f"{replaced.standby} took the place of {replaced.former}"
-        self._add(replaced.at_us, f"fault {replaced.fault}", replaced.standby, "promote", words)
-
-    def leave(self, row: Row) -> None:
-        """Add that an instance left its group."""
-        coordinator = f"coordinator (broker {row['broker']})"
-        self._add(row["asked_us"], row["instance"], coordinator, "LeaveGroup", f"{row['instance']} left the group")
-
-
-def error(code: int | None) -> str:
-    """Return the name of Kafka's error; that there was no answer, if there is none."""
-    if code is None:
-        return "no answer"
-    return str(for_code(code).message)

@@ -8,14 +8,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.anomalies.causes import BENEATH, CAUSES, library_of
+from chaos.anomalies.causes import BENEATH, CAUSES, OF_SHARES, library_of
 from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
 from chaos.scenario.load import of_mapping
 from checks.audit.facts.offset_changes import OffsetChange
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
-from checks.effects.seen import Facts, Life, Replaced, Seen, announced, assigned, lives_of, replaced_of
+from checks.effects.seen import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    Facts,
+    Life,
+    Replaced,
+    Seen,
+    announced,
+    assigned,
+    lives_of,
+    replaced_of,
+)
 from checks.effects.story import SUMMED, UNSEEN, add_stories, tell, tell_sum
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
@@ -62,10 +74,12 @@ def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, 
     return Facts(lives or {}, sends, writes, left or {}, libraries, certain, {}, *groups)
 
 
-def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, **more):
+def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, returned=(), **more):
     """Return the story and its sentence."""
     row = finding(kind, **more)
-    row |= tell(row, Seen(list(fetches), list(commits), list(writes), beyond, holder), known, "invoices")
+    row |= tell(
+        row, Seen(list(fetches), list(commits), list(writes), beyond, holder, list(returned)), known, "invoices"
+    )
     return row, sentence(row, 0)
 
 
@@ -1227,3 +1241,128 @@ def test_effects_that_are_allowed_have_the_cause_that_all_listed_ones_share(numb
     )
     text = verdict_sentence("pass", [bound], [], [], [], [], effects=[effect])
     assert f"2 effects in invoices are more than the inputs must have{shown}, as the scenario allows." in text
+
+
+def acquired(who, second, delivery=1):
+    return fetch(who, second, AT) | {"delivery_count": delivery}
+
+
+def acknowledged(who, second, how=ACCEPT, state="ok", error=0):
+    return commit(who, second, AT + 1, state, error) | {"type": how}
+
+
+FIRST, AGAIN = acquired("billing/2", 12.3), acquired("billing/1", 13, 2)
+LEFT_EARLY = facts(KILLED)
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "cause", "words"),
+    [
+        (
+            LEFT_EARLY,
+            {"fetches": [FIRST], "commits": [acknowledged("billing/2", 12.4)]},
+            "accepted_first",
+            "fetched by billing/2 at 12.3 s, accepted at 12.4 s, billing/2 was killed at 12.5 s, and no member fetched "
+            "it again: records are accepted before the work is done",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST], "commits": [acknowledged("billing/2", 12.4)]},
+            "accepted_failed",
+            "accepted at 12.4 s, and it was not interrupted: nothing interrupted the work, so a record was accepted",
+        ),
+        (
+            LEFT_EARLY,
+            {"fetches": [FIRST], "returned": [acknowledged("billing/2", 12.4, REJECT)]},
+            "rejected",
+            "fetched by billing/2 at 12.3 s, rejected by billing/2 at 12.4 s: a share group gives a rejected record",
+        ),
+        (
+            LEFT_EARLY,
+            {"fetches": [FIRST], "returned": [acknowledged("billing/2", 12.4, RELEASE)]},
+            "unfinished",
+            "billing/2 was killed at 12.5 s, and no member fetched it again: the application was not done with it",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST, acquired("billing/1", 13, 5)]},
+            "given_up",
+            "fetched again by billing/1 at 13.0 s, and that was delivery 5 of it: it was delivered as often as",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST, acquired("billing/1", 13, 4)]},
+            "unfinished",
+            "fetched again by billing/1 at 13.0 s, and nobody accepted it: the application was not done",
+        ),
+        (
+            facts(),
+            {"beyond": acquired("billing/1", 13) | {"asked_offset": 1070}},
+            "began_behind",
+            "billing/1 read on from offset 1,070 at 13.0 s, and no member fetched it: the share group began behind it",
+        ),
+    ],
+    ids=["accepted first", "accepted", "rejected", "released", "given up", "not yet given up", "began behind"],
+)
+def test_why_a_member_of_a_share_group_has_no_effect(known, seen, cause, words):
+    row, text = story("missing", known, **seen)
+    assert (row["cause"], words in text) == (cause, True), text
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "cause", "words"),
+    [
+        (
+            LEFT_EARLY,
+            {"fetches": [FIRST, AGAIN]},
+            "redelivered",
+            "fetched again by billing/1 from 1,056 at 13.0 s, and its effects are not seen on the wire: a share group "
+            "delivers a record again",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST, AGAIN], "commits": [acknowledged("billing/2", 12.4, state="open")]},
+            "redelivered",
+            "its acceptance was sent, and not answered at 12.4 s, fetched again by billing/1 from 1,056 at 13.0 s, and "
+            "nobody had accepted it; its effects are not seen",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST, AGAIN], "returned": [acknowledged("billing/2", 12.4, RELEASE)]},
+            "released",
+            "released by billing/2 at 12.4 s, fetched again by billing/1",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST, AGAIN], "returned": [acknowledged("billing/1", 13.5, RELEASE)]},
+            "redelivered",
+            "nobody had accepted it",
+        ),
+        (
+            facts(),
+            {"fetches": [FIRST, AGAIN], "commits": [acknowledged("billing/2", 12.4)]},
+            "acceptance_lost",
+            "accepted by billing/2 at 12.4 s, fetched again by billing/1 from 1,056 at 13.0 s: the share group "
+            "delivered it again after an acceptance",
+        ),
+    ],
+    ids=["killed", "not answered", "released", "released later", "accepted"],
+)
+def test_why_a_share_group_has_an_effect_twice(known, seen, cause, words):
+    row, text = story("duplicate", known, places=["a line 1", "a line 2"], times_us=[at(12.4), at(13.1)], **seen)
+    assert (row["cause"], words in text) == (cause, True), text
+
+
+def test_the_frames_of_a_share_group_are_deliveries_and_acknowledgements():
+    row, _ = story("missing", facts(), fetches=[FIRST], commits=[acknowledged("billing/2", 12.4)])
+    labels = [frame["label"] for frame in row["frames"]]
+    assert labels == ["ShareFetch", "with 1,056, delivery 1", "accept 1,056", "ok"]
+    assert [frame["target"] for frame in row["frames"]][2] == "broker 3"
+    late, text = story("late", LEFT_EARLY, fetches=[FIRST, acquired("billing/1", 42, 2)], at_us=at(42.1))
+    assert late["cause"] == "late_locked" and "a member had it and did not end its work" in text
+
+
+def test_each_cause_of_a_share_group_is_known_and_is_of_no_other_group():
+    assert OF_SHARES.keys() | set(OF_SHARES.values()) <= CAUSES.keys()
+    row, _ = story("missing", LEFT_EARLY, fetches=[fetch("billing/2", 12.3)], commits=[commit("billing/2", 12.4)])
+    assert row["cause"] == "commit_first"

@@ -13,7 +13,7 @@ import pytest
 from chaos.ledger.seal import SEAL
 from checks.audit.engine.time_buckets import BUCKET_US
 from checks.effects.lanes import write_lanes
-from checks.effects.seen import MANY, Wire
+from checks.effects.seen import MANY, REJECT, RELEASE, Wire
 from checks.effects.tables import INPUTS
 from checks.evidence import audit_rows
 from checks.wire.tables import FOLDER
@@ -184,6 +184,8 @@ def test_what_a_member_of_a_share_group_accepted_passed_an_input(wire_of):
             given("after", [1], AT + 1, 110),
             given("refused", [1], error=22),
             given("open", [1], error=None),
+            given("rejected", [3]),
+            given("not rejected", [3], error=121),
         ]
     )
     (seen,) = wire.seen()
@@ -194,6 +196,16 @@ def test_what_a_member_of_a_share_group_accepted_passed_an_input(wire_of):
         "refused": ("refused", AT + 1),
         "open": ("open", AT + 1),
     }
+    returned = {row["instance"].removeprefix("billing/"): row["type"] for row in seen.returned}
+    assert returned == {"released": RELEASE, "another": RELEASE, "rejected": REJECT}
+
+
+@pytest.mark.parametrize(("first", "begins"), [(AT + 1, AT + 1), (AT - 20, None)], ids=["behind it", "before it"])
+def test_a_share_group_that_never_acquired_an_input_began_behind_it_if_all_that_it_acquired_is(wire_of, first, begins):
+    later = batch("later", AT + 5, AT + 9, delivery_count=1, answered_us=59)
+    (seen,) = wire_of(acquired=[later, batch("first", first, first + 3, delivery_count=1)]).seen()
+    assert not seen.fetches
+    assert (seen.beyond and seen.beyond["asked_offset"]) == (begins and AT + 5)
 
 
 def test_what_the_stories_of_a_run_share(wire_of):

@@ -15,7 +15,7 @@ WIRE = {
     "answered_us bigint, asked_offset bigint, base_offset bigint, last_offset bigint, control string, "
     "complete boolean, made boolean, isolation int",
     "acquired": "instance string, broker int, topic string, partition int, answered_us bigint, first_offset bigint, "
-    "last_offset bigint",
+    "last_offset bigint, delivery_count int",
     "acknowledged": "instance string, broker int, connection int, number int, group string, topic string, "
     "partition int, asked_us bigint, answered_us bigint, first_offset bigint, last_offset bigint, types array<int>, "
     "error int",
