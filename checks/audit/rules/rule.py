@@ -135,28 +135,30 @@ class Scopes:
     """Where an anomaly is counted. A scenario with no such scope gives the rule nothing to examine.
 
     every: the parties that it may concern. name: of one party. wanted: functions that return the parties
-    that meet a condition, in their order, each with the reason that holds if no party is left.
+    that meet a condition, in their order, each with the reason that holds if no party is left. A condition of the
+    scenario as a whole returns None if it is not met.
     """
 
     every: Callable[[Parties], Iterable[Any]]
     name: Callable[[Any], str] = str
-    wanted: tuple[tuple[Callable[[Scenario, list[Any]], list[Any]], str], ...] = ()
+    wanted: tuple[tuple[Callable[[Scenario, list[Any]], list[Any] | None], str], ...] = ()
 
     def of(self, parties: Parties) -> tuple[list[str], str]:
         """Return the scopes, and why there is none, empty if there is one."""
         left = list(self.every(parties))
         for reduced, reason in self.wanted:
-            left = reduced(parties.scenario, left)
-            if not left:
+            kept = reduced(parties.scenario, left)
+            if kept is None or (not kept and kept is not left):
                 return [], reason
+            left = kept
         return sorted(set(map(self.name, left))), ""
 
-    def _if(self, reduced: Callable[[Scenario, list[Any]], list[Any]], reason: str) -> Scopes:
+    def _if(self, reduced: Callable[[Scenario, list[Any]], list[Any] | None], reason: str) -> Scopes:
         return replace(self, wanted=(*self.wanted, (reduced, reason)))
 
     def if_any(self, condition: Callable[[Scenario], object], reason: str) -> Scopes:
         """Add a condition that the scenario as a whole meets: something true, or not empty."""
-        return self._if(lambda scenario, left: left if condition(scenario) else [], reason)
+        return self._if(lambda scenario, left: left if condition(scenario) else None, reason)
 
     def reduced(self, reduced: Callable[[list[Any]], list[Any]], reason: str) -> Scopes:
         """Keep the parties that a function returns of all that are left."""

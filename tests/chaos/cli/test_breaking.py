@@ -20,7 +20,7 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_example_is_a_valid_fault(kind):
-    fault = breaking._fault(kind, KINDS[kind].split(), 10)
+    fault = breaking._fault(kind, KINDS[kind].split())
     assert SPECS[kind].model_validate(fault).kind == kind
 
 
@@ -50,7 +50,7 @@ def test_a_target_alone_kills_and_a_run_directory_is_the_cluster(tmp_path):
 def test_a_mistake_is_one_line(words, message, tmp_path):
     with pytest.raises((UsageError, ScenarioError)) as error:
         _, kind, values = breaking._sorted(words, tmp_path)
-        breaking._fault(kind, values, 10)
+        breaking._fault(kind, values)
     assert message in str(error.value) and str(error.value).count("\n") <= 1
 
 
@@ -65,7 +65,7 @@ def test_without_commands_only_administrators_faults_are_possible_and_the_refusa
     assert {"disk.slow", "topic.delete", "group.reset_offsets"} <= {*possible(process, Verbs())}
     assert "clock.jump" not in possible(process, Verbs())
     order, _ = breaking._order(None, "h:1", None, [], owned=False)
-    order.fault = breaking._fault("broker.kill", ["broker=1"], 10)
+    order.fault = breaking._fault("broker.kill", ["broker=1"])
     with pytest.raises(UsageError, match=r"commands to kill and start, by --verb kill=.*see `break --list`"):
         breaking._check_possible(order, None)
 

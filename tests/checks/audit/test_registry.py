@@ -43,7 +43,8 @@ def test_a_rule_is_complete(check: str) -> None:
     rule = RULES[check]
     assert rule.examines, "it says which rows it examines"
     assert isinstance(rule.explain, str) or callable(rule.explain)
-    assert rule.of_rows or rule.run, "it judges somewhere"
+    of_rows = (rule.rows, rule.writes, rule.reader, rule.reads, rule.shares, rule.commits, rule.keys, rule.counts)
+    assert any((*of_rows, rule.run)), "it judges somewhere"
     scopes, missing = rule.scopes.of(Parties.of(parse(FULL, "x")))
     every = {
         "write": {"orders", "out", "prices"},
@@ -136,3 +137,24 @@ def test_no_rule_about_topics_applies_if_only_applications_write_to_topics():
         [],
         "no client of the run writes to a topic",
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("", "the scenario has no consumers"),
+        (
+            "consumers: [{name: pool, mode: share, group: pool, topics: [orders], client: 'java:4.2.1'}]\n"
+            "cluster: {kafka: 4.2.1}\n",
+            "only share groups read",
+        ),
+        ("consumers: [{name: group, mode: subscribe, group: group, topics: [orders]}]\n", ""),
+    ],
+    ids=["none", "share group", "group"],
+)
+def test_why_a_rule_about_readers_does_not_apply(more: str, reason: str) -> None:
+    scopes, said = RULES["skipped_delivery"].scopes.of(Parties.of(parse(BARE + more, "x")))
+    assert (scopes, said) == ([] if reason else ["group"], reason)
+    if reason:
+        of_transactions = RULES["aborted_read"].scopes.of(Parties.of(parse(BARE + more, "x")))
+        assert of_transactions == ([], reason), "the first condition that is not met"
