@@ -252,6 +252,11 @@ CAUSES: dict[str, Cause] = {
         },
     ),
     "not_idempotent": Cause("the work is not idempotent, or output and offsets need one transaction", _ONCE),
+    "left_group": Cause(
+        "its instance left the group before it had committed, as one does whose work between two polls takes longer "
+        "than max.poll.interval.ms, and the work is not idempotent",
+        _MOVED,
+    ),
     "moved": Cause("its partition moved before the offset was committed, and the work is not idempotent", _MOVED),
     "went_back": Cause(
         "the position went back behind a committed offset (a seek, a reset, or offsets that were lost)",
@@ -365,6 +370,7 @@ OF_SHARES: dict[str, str] = {
     "not_idempotent": "redelivered",
     "moved": "redelivered",
     "repeated": "redelivered",
+    "left_group": "redelivered",
     "went_back": "acceptance_lost",
     "late_down": "late_locked",
     "late_moved": "late_locked",

@@ -37,6 +37,8 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 """How a member of a share group acknowledges a record (KIP-932)."""
 DELIVERIES = 5
 """The default of `group.share.delivery.count.limit`."""
+LEAVES = "call = 'LeaveGroup' or (call in ('ConsumerGroupHeartbeat', 'ShareGroupHeartbeat') and generation < 0)"
+"""How a member leaves its group; where heartbeats have epochs, with a negative one (KIP-848, KIP-932)."""
 BY_ITSELF = "ended by itself"
 IN_A_ROW = 3
 """Ends by itself in a row from which on an instance counts as one that ends again and again."""
@@ -226,7 +228,7 @@ class Wire:
         produced = self.table("produced").where(F.col("topic").isin(list(self._outputs)))
         writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
         members = self.table("membership")
-        left = members.where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
+        left = members.where(LEAVES).select("instance", "broker", "asked_us", "group")
         joins = members.where("call in ('JoinGroup', 'SyncGroup') and answered_us is not null")
         joins = joins.select("instance", "call", "answered_us", F.coalesce(F.size("owned"), F.lit(0)).alias("kept"))
         synced, begun = assigned(joins.orderBy("answered_us").collect())

@@ -24,7 +24,9 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 | duplicate | not_idempotent              | fetched, its instance ended before a commit past it, fetched again        |
 |           | moved                       | fetched again by another instance before a commit past it, or that commit |
 |           |                             | was answered when the other instance had the partition                    |
-|           | repeated                    | fetched again by the same process before a commit past it                 |
+|           | left_group                  | fetched again by the same process, which had left its group, before a     |
+|           |                             | commit past it                                                            |
+|           | repeated                    | the same, without that                                                    |
 |           | set_back                    | fetched again after a commit past it, and a fault set the offset back     |
 |           | went_back                   | the same, without such a fault                                            |
 |           | sent_twice                  | two writes after one fetch                                                |
@@ -77,7 +79,7 @@ UNSEEN = "what its application did with it is not seen on the wire"
 UNFETCHED = "its fetch is not seen on the wire"
 SUMMED: Row = {"kind": "input", "acked_us": None, "places": ()}
 """An input of a sum, as a finding of its own to look for."""
-TWICE = frozenset({"not_idempotent", "moved", "repeated", "went_back", "set_back", "given_twice"})
+TWICE = frozenset({"not_idempotent", "moved", "left_group", "repeated", "went_back", "set_back", "given_twice"})
 NEVER = frozenset({"commit_first", "skipped", "set_past", "unread", "not_owner", "unfinished"})
 """Causes by which an input may be in a sum twice, or not at all."""
 MOST_WAYS = 20_000
@@ -406,7 +408,8 @@ def _duplicate(
     if left:
         story.leave(left)
     passed = "nobody had accepted it" if is_shared(second) else "no commit had passed it"
-    return f"{passed}{unseen}", "repeated" if second["instance"] == instance else "moved"
+    itself = "left_group" if left else "repeated"
+    return f"{passed}{unseen}", itself if second["instance"] == instance else "moved"
 
 
 def _late(story: Story, finding: Row, fetches: Sequence[Row], seen: Seen) -> tuple[str, str]:

@@ -633,6 +633,17 @@ def test_a_member_that_left_the_group_did_so_between_the_two_fetches(left_us, to
     assert ("billing/2 left the group" in story("duplicate", facts(left=left), fetches=TWICE)[1]) == told
 
 
+@pytest.mark.parametrize(
+    ("who", "left_s", "cause"),
+    [("billing/2", 12.6, "left_group"), ("billing/2", 12.2, "repeated"), ("billing/1", 12.6, "repeated")],
+    ids=["in between", "before", "another one"],
+)
+def test_an_instance_that_fetches_again_may_have_left_its_group(who, left_s, cause):
+    known = facts(left={who: [fetch(who, left_s) | {"asked_us": at(left_s)}]})
+    row, text = story("duplicate", known, fetches=SELF)
+    assert (row["cause"], "max.poll.interval.ms" in text) == (cause, cause == "left_group"), text
+
+
 def test_of_commits_past_an_input_that_were_not_in_force_the_first_is_told_with_its_answer():
     refused = [commit("billing/2", second, state="refused", error=22) for second in (13, 14)]
     row, told = story(

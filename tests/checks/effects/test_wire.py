@@ -228,6 +228,8 @@ def test_what_the_stories_of_a_run_share(wire_of):
             said(1, "SyncGroup", 23, 24),  # of another connection, and so before the others in the ledger
             *(said(1, "JoinGroup", 10, 12), said(1, "SyncGroup", 13, 14), said(1, "SyncGroup", 20)),
             said(1, "JoinGroup", 20, 22, owned=[{"topic": "orders", "partitions": [0]}]),
+            *(said(3, "ConsumerGroupHeartbeat", at, generation=epoch) for at, epoch in ((32, 3), (33, -2), (34, 0))),
+            *(said(4, "ShareGroupHeartbeat", 35, generation=-1), said(4, "Heartbeat", 36, generation=-1)),
         ],
         "connections": [
             {"instance": "billing/1", "library": "librdkafka", "library_version": "2.5.0"},
@@ -244,7 +246,11 @@ def test_what_the_stories_of_a_run_share(wire_of):
     assert facts.failed.keys() == {("invoices", "billing/1")}
     assert [(row["asked_us"], row["error"]) for row in failed] == [(10, 0), (22, 3)]
     assert facts.writers == {"invoices": {f"billing/{n}" for n in (1, 2, 3)}}
-    assert {name: [row["asked_us"] for row in rows] for name, rows in facts.left.items()} == {"billing/1": [30, 31]}
+    assert {name: [row["asked_us"] for row in rows] for name, rows in facts.left.items()} == {
+        "billing/1": [30, 31],
+        "billing/3": [33],
+        "billing/4": [35],
+    }
     assert (facts.synced, facts.begun) == ({"billing/1": [14, 24]}, {"billing/1": [14]})
     assert (facts.libraries, facts.changed) == ({"billing/1": "librdkafka 2.5.0"}, {"billing/1": 41})
     assert facts.certain
