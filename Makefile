@@ -51,7 +51,8 @@ lint: setup-dev ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
+# An empty variable is none: pytest keeps what it compiled, and the next lane collects its tests in half the time.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 test-quick: setup-dev ## the quick lane: no broker, no Airflow, no container, no browser, little Spark
 	$(PYTEST) -m "not (kafka or airflow or spark or spark_cluster or browser or docker or histories or landing or nightly)"
