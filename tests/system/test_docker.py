@@ -118,7 +118,8 @@ def test_every_fault_of_containers_is_proven_and_healed(tmp_path: Path) -> None:
 def test_a_killed_platform_leaves_nothing_not_even_a_paused_container(tmp_path: Path, small: Path) -> None:
     platform = start("run", small, "--runs-dir", tmp_path / "runs")
     try:
-        wait_until(lambda: any(c.status == "paused" for c in _containers(tmp_path)), 120, "no broker was paused")
+        # the first run on an engine makes the image of its brokers, which takes a minute or two
+        wait_until(lambda: any(c.status == "paused" for c in _containers(tmp_path)), 400, "no broker was paused")
     finally:
         platform.kill()
         platform.communicate()
