@@ -198,7 +198,7 @@ _ACCEPT = {
     "next poll accepts all records of the poll before",
 }
 _RETURN = {
-    "": "release a record whose work failed (AcknowledgeType.RELEASE), so that it is delivered again, or report it and "
+    "": "release a record if its work failed (AcknowledgeType.RELEASE), so that it is delivered again, or report and "
     "reject it",
 }
 _REDELIVERED = {
@@ -253,7 +253,7 @@ CAUSES: dict[str, Cause] = {
     ),
     "not_idempotent": Cause("the work is not idempotent, or output and offsets need one transaction", _ONCE),
     "left_group": Cause(
-        "its instance left the group before it had committed, as one does whose work between two polls takes longer "
+        "its instance left the group before it had committed, as it does if the work between two polls takes longer "
         "than max.poll.interval.ms, and the work is not idempotent",
         _MOVED,
     ),
@@ -319,7 +319,8 @@ CAUSES: dict[str, Cause] = {
         {name: f"{text}; {_RETURN['']}" for name, text in _ACCEPT.items()},
     ),
     "accepted_failed": Cause(
-        "nothing interrupted the work, so a record was accepted whose work failed, or was left out on purpose", _RETURN
+        "nothing interrupted the work, so a record was accepted although its work failed, or was left out on purpose",
+        _RETURN,
     ),
     "rejected": Cause(
         "a share group gives a rejected record to no member again",
@@ -338,7 +339,7 @@ CAUSES: dict[str, Cause] = {
         {"": "share.auto.offset.reset=earliest of the group (kafka-configs --entity-type groups); the default: latest"},
     ),
     "redelivered": Cause(
-        "a share group delivers a record again whose acceptance did not arrive, and the work is not idempotent",
+        "a share group delivers a record again if its acceptance does not arrive, and the work is not idempotent",
         _REDELIVERED,
     ),
     "released": Cause(

@@ -30,7 +30,7 @@ def log_consumer(settings: Mapping[str, Any]) -> Consumer:
 def read_to_end(
     consumer: Consumer, begins: Mapping[TopicPartition, int], within_s: float, take: Callable[[Message], object]
 ) -> set[TopicPartition]:
-    """Pass on each record from the given offsets on; return the partitions whose end was not reached in time."""
+    """Pass on each record from the given offsets on; return the partitions that were not read to their ends in time."""
     waiting = set(begins)
     deadline = time.monotonic() + within_s
     consumer.assign([confluent_kafka.TopicPartition(p.topic, p.number, begin) for p, begin in begins.items()])
