@@ -8,7 +8,9 @@ from kafka.errors import for_code
 
 from chaos.anomalies.causes import OF_SHARES
 from checks.audit.facts.offset_changes import OffsetChange
-from checks.effects.seen import ACCEPT, REJECT, Facts, Life, Replaced, Row
+from checks.effects.seen import ACCEPT, REJECT, RELEASE, Facts, Life, Replaced, Row
+
+HOW = {ACCEPT: "accept", RELEASE: "release", REJECT: "reject"}
 
 
 class Story:
@@ -34,13 +36,13 @@ class Story:
     def _call(self, row: Row, peer: str, asked: str, answered: str, words: str, by_answer: bool) -> None:
         """Add a request and its answer; the words belong to one of them."""
         self.instances.append(row["instance"])
+        self.shared = self.shared or is_shared(row)
         self._add(row["asked_us"], row["instance"], peer, asked, "" if by_answer else words)
         self._add(row["answered_us"], peer, row["instance"], answered, words if by_answer else "")
 
     def fetch(self, row: Row, words: str) -> None:
         """Add a Fetch with its answer; of a member of a share group, a ShareFetch."""
         if is_shared(row):
-            self.shared = True
             answer = f"with {self.at:,}, delivery {row['delivery_count']}"
             self._call(row, f"broker {row['broker']}", "ShareFetch", answer, words, True)
             return
@@ -63,11 +65,7 @@ class Story:
         words += " (no answer)" if row["state"] == "open" and "answer" not in words else ""
         answer = {"ok": "ok", "aborted": "aborted"}.get(row["state"], error(row["error"]) if row["error"] else "ok")
         if is_shared(row):
-            self.shared = True
-            asked = (
-                f"{'accept' if row['type'] == ACCEPT else 'reject' if row['type'] == REJECT else 'release'} {self.at:,}"
-            )
-            self._call(row, f"broker {row['broker']}", asked, answer, words, False)
+            self._call(row, f"broker {row['broker']}", f"{HOW[row['type']]} {self.at:,}", answer, words, False)
             return
         asked = f"{'TxnOffsetCommit' if row.get('transactional_id') else 'OffsetCommit'} {row['offset']:,}"
         self._call(row, f"coordinator (broker {row['broker']})", asked, answer, words, False)

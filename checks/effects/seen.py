@@ -80,7 +80,7 @@ def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
 class Seen:
     """What the wire saw of one input.
 
-    fetches, commits: in the order of time; of a member of a share group, what it acquired and accepted (`shared`).
+    fetches, commits: in the order of time; of a member of a share group, what it acquired and accepted.
     returned: what it released or rejected, if a broker answered that (KIP-932). writes: the writes of its effects, one
     for each that was found. beyond: the first fetch of its partition from behind it. holder: the last fetch from its
     partition before it was acknowledged.

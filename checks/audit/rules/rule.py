@@ -135,8 +135,7 @@ class Scopes:
     """Where an anomaly is counted. A scenario with no such scope gives the rule nothing to examine.
 
     every: the parties that it may concern. name: of one party. wanted: functions that return the parties
-    that meet a condition, in their order, each with the reason that holds if no party is left. A condition of the
-    scenario as a whole returns None if it is not met.
+    that meet a condition, in their order, each with the reason that holds if it returns None: nothing meets it.
     """
 
     every: Callable[[Parties], Iterable[Any]]
@@ -148,7 +147,7 @@ class Scopes:
         left = list(self.every(parties))
         for reduced, reason in self.wanted:
             kept = reduced(parties.scenario, left)
-            if kept is None or (not kept and kept is not left):
+            if kept is None:
                 return [], reason
             left = kept
         return sorted(set(map(self.name, left))), ""
@@ -162,27 +161,27 @@ class Scopes:
 
     def reduced(self, reduced: Callable[[list[Any]], list[Any]], reason: str) -> Scopes:
         """Keep the parties that a function returns of all that are left."""
-        return self._if(lambda scenario, left: reduced(left), reason)
+        return self._if(lambda scenario, left: reduced(left) or None, reason)
 
     def that(self, condition: Callable[[Any], bool], reason: str) -> Scopes:
         """Add a condition that a party meets."""
-        return self._if(lambda scenario, left: [party for party in left if condition(party)], reason)
+        return self._if(lambda scenario, left: [party for party in left if condition(party)] or None, reason)
 
     def among(self, names: Names, reason: str) -> Scopes:
         """Add the condition that a topic is one of some."""
 
-        def reduced(scenario: Scenario, left: list[str]) -> list[str]:
+        def reduced(scenario: Scenario, left: list[str]) -> list[str] | None:
             some = names(scenario)
-            return [label for label in left if topic_of(label) in some]
+            return [label for label in left if topic_of(label) in some] or None
 
         return self._if(reduced, reason)
 
     def reading(self, names: Names, reason: str) -> Scopes:
         """Add the condition that a reader or share group reads one of some topics."""
 
-        def reduced(scenario: Scenario, left: list[Any]) -> list[Any]:
+        def reduced(scenario: Scenario, left: list[Any]) -> list[Any] | None:
             some = names(scenario)
-            return [party for party in left if any(topic in some for topic in party.topics)]
+            return [party for party in left if any(topic in some for topic in party.topics)] or None
 
         return self._if(reduced, reason)
 

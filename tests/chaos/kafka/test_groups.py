@@ -72,7 +72,7 @@ STARTING = group_of(member(assignment=SimpleNamespace(active_tasks=[])), topolog
 
 
 class Coordinator(Kafka):
-    """A cluster whose broker 2 coordinates the group `g`, and knows the requests that it is given answers for."""
+    """A cluster whose broker 2 coordinates the group `g`, and knows the requests in `answers`."""
 
     def __init__(self, answers, committed=None, shared=None):
         self.answers = {CLASSIC: group_of(group_state="Dead", protocol_type="")} | answers
