@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import urllib.error
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from chaos.apps.instance import Instance
 from chaos.errors import ClientError
@@ -22,13 +22,18 @@ CAUSED = "Caused by: "
 def lacks(connect: Connect, instances: Sequence[Instance]) -> list[str]:
     """Return what workers and their connectors still lack; put the connectors that distributed workers do not have.
 
+    A connector or task that failed on a worker which has been ready lacks nothing: only an order over the REST API
+    starts it again (Kafka documentation, Connect, Administration), so there is nothing to wait for. The state of a task
+    on a worker that is not ready yet may be from before the worker's end.
+
     Raises `ClientError` if a worker refuses a connector.
     """
     if waiting := [lack for instance in instances if (lack := _worker_lacks(instance))]:
         return waiting
     workers = instances[:1] if connect.distributed else instances
     pairs = [(worker, name) for worker in workers for name in connect.connectors]
-    return [lack for worker, name in pairs for lack in _connector_lacks(connect, name, worker)]
+    ready = {int(instance.values["port"]) for instance in instances if instance.ready}
+    return [lack for worker, name in pairs for lack in _connector_lacks(connect, name, worker, ready)]
 
 
 def _worker_lacks(worker: Instance) -> str:
@@ -39,8 +44,8 @@ def _worker_lacks(worker: Instance) -> str:
     return ""
 
 
-def _connector_lacks(connect: Connect, name: str, worker: Instance) -> Iterator[str]:
-    """Yield what a connector lacks; put it if a distributed worker does not know it."""
+def _connector_lacks(connect: Connect, name: str, worker: Instance, ready: Collection[int]) -> Iterator[str]:
+    """Yield what a connector lacks; put it if a distributed worker does not know it. ready: ports of ready workers."""
     try:
         status = ask(worker, f"/connectors/{name}/status")
     except urllib.error.HTTPError as e:
@@ -60,7 +65,8 @@ def _connector_lacks(connect: Connect, name: str, worker: Instance) -> Iterator[
         if time.monotonic() - since < IDLE_S:
             yield f"connector {name} has no task yet"
     for part, state in parts.items():
-        if state["state"] != "RUNNING":
+        failed_for_good = state["state"] == "FAILED" and int(state["worker_id"].rpartition(":")[2]) in ready
+        if state["state"] != "RUNNING" and not failed_for_good:
             why = cause_of(str(state.get("trace") or ""))
             yield f"{part} is {state['state']}{why and f': {why}'}"
 

@@ -51,10 +51,13 @@ class Worker:
     def port(self):
         return self.server.server_port
 
-    def end(self):
+    def close(self):
         self.server.shutdown()
         self.server.server_close()
 
-    def runs(self, connector="RUNNING", *tasks, **more):
-        states = [{"id": n, "state": state, **more} for n, state in enumerate(tasks)]
-        self.answers["/connectors/printed/status"] = (200, {"connector": {"state": connector}, "tasks": states})
+    def runs(self, connector="RUNNING", *tasks, workers=None, **more):
+        """workers: the ports of the workers that have the tasks; this one if none is given."""
+        ids = [f"127.0.0.1:{port}" for port in [self.port, *(workers or [self.port] * len(tasks))]]
+        first, *states = [{"state": s, "worker_id": id_} for s, id_ in zip([connector, *tasks], ids, strict=True)]
+        states = [{"id": n, **state, **more} for n, state in enumerate(states)]
+        self.answers["/connectors/printed/status"] = (200, {"connector": first, "tasks": states})

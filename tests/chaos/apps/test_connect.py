@@ -1,5 +1,6 @@
 """What is said of connectors: workers that answer, or not, and states and refusals as Kafka Connect words them."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,18 @@ TRACE = (
 def worker():
     one = Worker()
     yield one
-    one.end()
+    one.close()
+
+
+def instance(port, tmp_path: Path, mode="distributed"):
+    app = App.model_validate({"name": "sink", "connect": {"connectors": CONNECTORS, "mode": mode}})
+    return Instance(app, 1, {"port": str(port), "data": "/d"}, tmp_path, tmp_path / "log")
 
 
 def looked(port, tmp_path: Path, mode="distributed"):
-    app = App.model_validate({"name": "sink", "connect": {"connectors": CONNECTORS, "mode": mode}})
-    values = {"port": str(port), "data": "/d"}
-    assert app.connect is not None
-    return lacks(app.connect, [Instance(app, 1, values, tmp_path, tmp_path / "log")])
+    one = instance(port, tmp_path, mode)
+    assert one.app.connect is not None
+    return lacks(one.app.connect, [one])
 
 
 def test_a_connector_that_workers_do_not_have_is_put_with_its_placeholders_filled(worker, tmp_path):
@@ -60,6 +65,23 @@ def test_a_state_that_is_not_running_is_said_with_its_innermost_cause(worker, tm
     assert lack in looked(worker.port, tmp_path)
 
 
+def test_what_failed_on_a_worker_that_has_been_ready_is_not_awaited_and_what_is_left_from_before_an_end_is(
+    worker, tmp_path
+):
+    with closing(Worker()) as other:
+        one, back = instance(worker.port, tmp_path), instance(other.port, tmp_path)
+        one.came_up()
+        assert one.app.connect is not None
+
+        def lacking(*states):
+            worker.runs(*states, workers=[worker.port, other.port])
+            return lacks(one.app.connect, [one, back])
+
+        assert lacking("FAILED", "FAILED", "RUNNING") == []
+        assert lacking("RUNNING", "FAILED", "UNASSIGNED") == ["task 1 of connector printed is UNASSIGNED"]
+        assert lacking("RUNNING", "RUNNING", "FAILED") == ["task 1 of connector printed is FAILED"]
+
+
 def test_a_connector_without_a_task_is_ready_after_some_time_and_remembered_as_idle(worker, tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.apps.connect.IDLE_S", 0.0)
     worker.runs("RUNNING")
@@ -86,5 +108,5 @@ def test_a_group_that_rebalances_is_awaited(worker, tmp_path):
 
 
 def test_a_worker_that_does_not_answer_is_awaited(worker, tmp_path):
-    worker.end()
+    worker.close()
     assert "does not answer yet" in looked(worker.port, tmp_path)[0]

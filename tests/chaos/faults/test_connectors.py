@@ -25,7 +25,7 @@ def workers():
         worker.answers["/connectors/printed/config"] = (200, CONFIG)
     yield both
     for worker in both:
-        worker.end()
+        worker.close()
 
 
 def scenario(mode="distributed", connectors=("printed",), **fault):
