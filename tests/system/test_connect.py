@@ -4,9 +4,12 @@ import pytest
 
 from tests.support.platform import chaos, left_running
 
-pytestmark = [pytest.mark.kafka, pytest.mark.landing, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
+@pytest.mark.nightly(
+    twin="system/test_rows.py::test_each_row_of_a_source_and_each_record_of_a_sink_is_there_after_crashes"
+)
 def test_a_sink_repeats_what_it_had_not_committed_when_its_worker_is_killed_and_loses_nothing(tmp_path):
     records = ["--set", "producers.shop.records=1500", "--set", "faults.crash.when={acked: 600}"]
     ended = chaos("run", "app-connect", *records, "--json", "--seed", 7, "--runs-dir", tmp_path)

@@ -115,6 +115,9 @@ def test_every_fault_of_containers_is_proven_and_healed(tmp_path: Path) -> None:
 
 
 @needs_engine
+@pytest.mark.nightly(
+    twin="system/test_interrupted.py::test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusive_never_green"
+)
 def test_a_killed_platform_leaves_nothing_not_even_a_paused_container(tmp_path: Path, small: Path) -> None:
     platform = start("run", small, "--runs-dir", tmp_path / "runs")
     try:
@@ -131,7 +134,7 @@ def _containers(below: Path) -> list:
 
 
 @needs_engine
-@pytest.mark.landing
+@pytest.mark.nightly(twin="system/test_interrupted.py::test_ctrl_c_ends_everything")
 def test_ctrl_c_removes_everything(tmp_path: Path) -> None:
     platform = start("run", "clean-run", "--driver", "docker", "--runs-dir", tmp_path)
     wait_until(lambda: len(_containers(tmp_path)) == 3, 120, "no containers")

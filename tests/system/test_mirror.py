@@ -7,6 +7,9 @@ from tests.support.platform import chaos, left_running
 pytestmark = [pytest.mark.kafka, pytest.mark.landing, pytest.mark.timeout(600)]
 
 
+@pytest.mark.nightly(
+    twin="system/test_mirror.py::test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_translated[translated]"
+)
 def test_a_mirror_repeats_what_it_had_not_stored_when_its_worker_is_killed_and_loses_nothing(tmp_path):
     fewer = ["--set", "producers.shop.records=1500", "--set", "faults.crash.when={acked: 600}"]
     ended = chaos("run", "app-mirror", *fewer, "--json", "--seed", 7, "--runs-dir", tmp_path)

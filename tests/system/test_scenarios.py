@@ -18,17 +18,11 @@ from tests.support.platform import HELD, chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
 
-PART = {
-    "assign-commit-race",
-    "leader-kill",
-    "lost-commit/one-replica",
-    "out-of-range",
-    "quorum-changes",
-    "unclean-election",
-}
+PART = {"leader-kill", "lost-commit/one-replica", "out-of-range", "unclean-election"}
 FIRST = {"leader-kill", "out-of-range"}
 TWINS = {
     "acks1-leader-kill/acks-1": "system/test_incident.py::test_the_run_names_the_lost_records_with_their_mechanism",
+    "assign-commit-race": "checks/audit/test_stories.py",
     "assign-same-group": (
         "chaos/clients/test_fleet.py::test_each_group_and_each_assign_consumer_receives_and_counts_all_records"
     ),
@@ -57,6 +51,9 @@ TWINS = {
     ),
     "producer-restart": (
         "chaos/clients/test_transactions.py::test_a_producer_that_resends_restarts_at_the_first_unacknowledged_record"
+    ),
+    "quorum-changes": (
+        "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1-1-3-True-0]"
     ),
     "retry-duplicate/plain": "chaos/relay/test_brokers.py::test_a_dropped_answer_makes_the_producer_write_twice",
     "retry-reorder/plain": "chaos/relay/test_brokers.py::test_a_dropped_request_is_not_written",

@@ -22,6 +22,7 @@ from tests.chaos.cluster.test_process import create_topic, listed
 from tests.chaos.conftest import roles
 
 pytestmark = pytest.mark.kafka
+LIFE = "chaos/cluster/test_zookeeper.py::test_the_life_of_a_cluster_with_zookeeper"
 
 SHORT_SESSION = {"zookeeper.session.timeout.ms": 3000}
 
@@ -34,6 +35,7 @@ def state_of(kafka: Kafka, partition: TopicPartition) -> PartitionState:
     return metadata.partitions[partition]
 
 
+@pytest.mark.landing
 def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     messages: list[str] = []
     spec = ClusterSpec(3, "2.8.2", config=SHORT_SESSION)
@@ -79,7 +81,7 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     kafka.close()
 
 
-@pytest.mark.landing
+@pytest.mark.nightly(twin=LIFE)
 def test_a_killed_broker_starts_after_the_end_of_its_session_and_not_without_its_zookeeper(run: Run) -> None:
     long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to register
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=long), ProcessId.current(), 600)
@@ -98,6 +100,7 @@ def test_a_killed_broker_starts_after_the_end_of_its_session_and_not_without_its
         cluster.start_broker(1)
 
 
+@pytest.mark.nightly(twin="chaos/cluster/test_process.py::test_a_port_taken_by_another_program_is_replaced")
 def test_a_zookeeper_port_taken_by_another_program_is_replaced_and_the_cluster_id_is_in_the_state(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +119,7 @@ def test_a_zookeeper_port_taken_by_another_program_is_replaced_and_the_cluster_i
     assert roles(run) == ["reaper"] and not run.brokers.exists()
 
 
+@pytest.mark.nightly(twin=LIFE)
 def test_a_release_with_kraft_runs_with_zookeeper_on_request(run: Run) -> None:
     spec = ClusterSpec(1, "3.9.2", metadata="zookeeper")
     cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
