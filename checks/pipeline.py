@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import Access, Security
+from chaos.kafka.security import Access, Endpoint, Security
 from chaos.report.junit import junit
 from chaos.report.summary import markdown
 from chaos.run.directory import Run, read_json, write_atomically
@@ -69,14 +69,16 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
             read_commit_log(run, resolved.audited(), bootstrap, security)
         started = spark or _session(run, master, listener)
         ranges = read_back(started, run, resolved.audited(), bootstrap, security)
+        others = {name: _endpoint(run.beside(name)) for name in resolved.scenario.clusters}
         for name in {topic.cluster for topic in resolved.scenario.topics} - {PRIMARY}:
-            read_back(started, run.beside(name), resolved.at(name), run.beside(name).bootstrap)
+            at = others[name]
+            read_back(started, run.beside(name), resolved.at(name), at.bootstrap, at.platform)
         _capture_log(run, resolved, bootstrap, security, ranges, listener)
         if resolved.scenario.effects:
             from checks.effects.read import read_effects
 
             with EventLog(run, listener).stage("effects"):
-                read_effects(started, run, resolved, bootstrap, security)
+                read_effects(started, run, resolved, bootstrap, security, others)
 
 
 def _read_tapped(run: Run, resolved: Resolved, bootstrap: str, security: Security, listener: Listener | None) -> None:
@@ -278,8 +280,13 @@ def _bootstrap(run: Run) -> str:
 
 def _security(run: Run, resolved: Resolved) -> Security:
     """Return how the platform connects to the cluster: as deployed, or as the scenario says for an existing cluster."""
+    return _endpoint(run).platform or resolved.scenario.cluster.security.given()
+
+
+def _endpoint(run: Run) -> Endpoint:
+    """Return how to reach a cluster as it was deployed."""
     made = read_json(run.cluster, "description of the cluster").get("secured")
-    return Security.model_validate(made["platform"]) if made else resolved.scenario.cluster.security.given()
+    return Endpoint(run.bootstrap, platform=Security.model_validate(made["platform"]) if made else None)
 
 
 def _answers(address: str) -> bool:

@@ -22,7 +22,7 @@ from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.setup.apps import App
-from chaos.setup.placeholders import FORMS, PORT, SECRETS, filled, placeholders
+from chaos.setup.placeholders import FORMS, PORT, SECRETS, base_of, filled, placeholders
 from chaos.setup.postgres import USER
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Instance:
     def write_files(self) -> None:
         """Write its files, from templates or from settings of a worker of Kafka Connect. Raises `ClientError`."""
         needed = SECRETS - {"key_password"}  # a key may have none
-        known = {name: value for name, value in self.values.items() if name not in needed or value}
+        known = {name: value for name, value in self.values.items() if base_of(name) not in needed or value}
         for name, template in self.app.files.items():
             try:
                 text = Path(template).read_text(encoding="utf-8")
@@ -165,7 +165,7 @@ class Instance:
         target = Path(self.values["files"]) / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
-        secret = any(self.values.get(own) for own in SECRETS & used)
+        secret = any(self.values.get(own) for own in used if base_of(own) in SECRETS)
         mode = 0o600 if secret and self.app.image is None else 0o644
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:
             f.write(text)

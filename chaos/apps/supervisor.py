@@ -27,7 +27,7 @@ from chaos.install.cache import Progress, silent
 from chaos.install.programs import Built, build, build_postgres, build_worker
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import Access
+from chaos.kafka.security import Access, Endpoint
 from chaos.ledger.stream import TableWriter
 from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
@@ -35,6 +35,7 @@ from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.resolve import Resolved
 from chaos.setup.apps import App
+from chaos.setup.names import PRIMARY
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ class Applications:
     connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
     calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances with a
     connection to their addresses so far; None if nothing sees that. brokers: returns the addresses of the brokers, to
-    which an instance is not to connect. beside: bootstrap servers of other clusters by name. ports: of first instances.
-    begins: called with the name of an instance before each of its processes starts.
+    which an instance is not to connect. beside: other clusters by name. ports: of first instances.
+    begins: called with the name of an instance before each of its processes starts. superuser: how one that is to do
+    anything logs in.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -109,12 +111,17 @@ class Applications:
         during: Callable[[], None] = lambda: None,
         used: Callable[[], Collection[str]] | None = None,
         brokers: Callable[[], Collection[tuple[str, int]]] = lambda: (),
-        beside: Mapping[str, str] | None = None,
+        beside: Mapping[str, Endpoint] | None = None,
         ports: Mapping[str, int] | None = None,
         begins: Callable[[str], None] = lambda _: None,
+        superuser: Access | None = None,
     ) -> None:
         self._begins = begins
-        self._values = Values(run, resolved, addresses, access, receivers or {}, beside or {}, ports or {})
+        logins = {PRIMARY: (access, superuser)}
+        for name, other in (beside or {}).items():
+            logins[name] = (Access.of(other.clients), Access.of(other.platform))
+        at = {name: other.bootstrap for name, other in (beside or {}).items()}
+        self._values = Values(run, resolved, addresses, logins, receivers or {}, at, ports or {})
         self._outside = Outside(run.path, self._values.given)
         self._used, self._brokers = used, brokers
         self._start_s: dict[str, float] = {}

@@ -13,13 +13,18 @@ from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from chaos.setup.apps import App
 from chaos.setup.names import PRIMARY
-from chaos.setup.placeholders import BOOTSTRAP, HTTP, PORT, ROWS, STORES, TOPIC
+from chaos.setup.placeholders import HTTP, PORT, ROWS, STORES, TOPIC, base_of, cluster_in
+
+Logins = tuple[Access | None, Access | None]
+"""How clients log in to a cluster, and how an application does that may do anything; None for plain connections."""
+NO_PASSWORDS = {"password": "", "key_password": ""}
 
 
 class Values:
     """The values of the placeholders of all instances of a run; the parameters are as of `Applications`.
 
-    given: the ports that instances were given. secrets: what must not appear in a log.
+    logins: by cluster. beside: bootstrap servers of other clusters by name. given: the ports that instances were given.
+    secrets: what must not appear in a log.
     """
 
     def __init__(
@@ -27,30 +32,29 @@ class Values:
         run: Run,
         resolved: Resolved,
         addresses: Callable[[str], str],
-        access: Access | None,
+        logins: Mapping[str, Logins],
         receivers: Mapping[str, str],
         beside: Mapping[str, str],
         ports: Mapping[str, int],
     ) -> None:
         self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
-        self._addresses, self._access = addresses, access
+        self._addresses, self._logins = addresses, logins
         self._receivers, self._beside, self._ports = receivers, beside, ports
         self._store_password = secrets.token_urlsafe(18)
         self.given = {*ports.values()}
-        self.secrets = [*access.secrets, self._store_password] if access else []
+        used = [access for pair in logins.values() for access in pair if access]
+        self.secrets = [*dict.fromkeys(text for access in used for text in access.secrets)]
+        self.secrets += [self._store_password] if used else []
 
     def of(self, app: App, number: int, folder: Path) -> Mapping[str, str]:
         """Return the values of an instance by placeholder; files that they name are written into its folder."""
-        security = self._access.security if self._access else Security()
-        names = ("mechanism", "username", "ca", "certificate", "key")
-        login = {name: str(getattr(security, name) or "") for name in names}
-        login |= self._stores(app, folder) | (self._copied(login, folder) if app.image else {})
         clusters = {PRIMARY: self._addresses(f"{app.name}/{number}"), **self._beside}
         port = self._ports[app.name] if number == 1 and app.name in self._ports else free_ports(1)[0]
         self.given.add(port)
+        of_cluster = {name: {"bootstrap": at, **self._login(app, name, folder)} for name, at in clusters.items()}
         return {
-            "bootstrap": clusters[app.cluster],
-            **{f"{BOOTSTRAP}{name}": address for name, address in clusters.items()},
+            **of_cluster[app.cluster],
+            **{f"{key}.{name}": value for name, values in of_cluster.items() for key, value in values.items()},
             "app": app.name,
             "instance": str(number),
             "name": f"{app.name}/{number}",
@@ -62,30 +66,39 @@ class Values:
             "directory": str(app.directory or Path.cwd()),
             "python": sys.executable,
             "group": app.groups[0] if app.groups else "",
-            "protocol": security.protocol,
-            **login,
-            "password": self._access.password if self._access else "",
-            "key_password": self._access.key_password if self._access else "",
             **{f"{HTTP}{name}": url for name, url in self._receivers.items()},
             **{f"{TOPIC}{t.name.removeprefix(self._prefix)}": t.name for t in self._scenario.topics},
         }
 
-    def _stores(self, app: App, folder: Path) -> dict[str, str]:
+    def _login(self, app: App, cluster: str, folder: Path) -> dict[str, str]:
+        """Return how an application logs in to a cluster, by placeholder."""
+        access = self._logins[cluster][app.superuser]
+        security = access.security if access else Security()
+        names = ("protocol", "mechanism", "username", "ca", "certificate", "key")
+        login = {name: str(getattr(security, name) or "") for name in names}
+        login |= {"password": access.password, "key_password": access.key_password} if access else NO_PASSWORDS
+        files = folder / "files" if cluster == app.cluster else folder / "files" / f".{cluster}"
+        copies = self._copied(login, folder, files) if app.image else {}
+        return login | self._stores(app, cluster, access, files) | copies
+
+    def _stores(self, app: App, cluster: str, access: Access | None, files: Path) -> dict[str, str]:
         """Write the stores of certificates if the application names one; return the values of their placeholders."""
         made: dict[str, Path] = {}
-        if self._access and self._access.security.tls and not STORES.isdisjoint(app.names()):
+        named = {base_of(name) for name in app.names() if (cluster_in(name) or app.cluster) == cluster}
+        if access and access.security.tls and not STORES.isdisjoint(named):
             from chaos.cluster.secured.certificates import write_stores
 
-            made = write_stores(folder / "files", self._store_password, self._access)
+            made = write_stores(files, self._store_password, access)
         password = self._store_password if made else ""
         return {"truststore": "", "keystore": "", "store_password": password} | {k: str(v) for k, v in made.items()}
 
-    def _copied(self, login: Mapping[str, str], folder: Path) -> dict[str, str]:
+    @staticmethod
+    def _copied(login: Mapping[str, str], folder: Path, files: Path) -> dict[str, str]:
         """Return the paths of copies of certificates and keys for a container, which does not see the originals."""
         copies = {}
         for name in ("ca", "certificate", "key"):
             if login[name]:
-                copy = folder / "files" / f".{name}.pem"
+                copy = files / f".{name}.pem"
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o700)  # below it, the user of the container may be any
                 copy.write_bytes(Path(login[name]).read_bytes())
@@ -94,9 +107,10 @@ class Values:
 
     def login(self) -> str:
         """Return how somebody logs in who starts an application, as the end of a sentence: files, and no secret."""
-        if self._access is None:
+        access, _ = self._logins[PRIMARY]
+        if access is None:
             return ""
-        s = self._access.security
+        s = access.security
         parts = [f"{s.protocol}{f' with {s.mechanism}' if s.mechanism else ''}"]
         parts += [f"user {s.username}, password in {s.password}"] if s.sasl else []
         parts += [f"authorities in {s.ca}"] if s.ca else []

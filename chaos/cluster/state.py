@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from chaos.cluster.secured.credentials import Secured
 from chaos.cluster.settings import Verbs
 from chaos.errors import ClusterError, RunDirError
-from chaos.kafka.security import Access, Security
+from chaos.kafka.security import Access, Endpoint, Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_atomically
 
@@ -151,6 +151,11 @@ class ClusterState(BaseModel):
         if self.attached and self.attached.trusted:
             return self.attached.security.model_copy(update={"ca": self.attached.trusted})
         return self.platform_security
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """How the platform and clients reach the brokers, without a relay."""
+        return Endpoint(self.bootstrap, self.client_security, self.platform_security)
 
     def access(self, node: int | None = None) -> Access | None:
         """Return the credentials of the platform for a node, by default for any broker; None for plain connections.

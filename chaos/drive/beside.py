@@ -17,6 +17,7 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive.found import as_found
+from chaos.drive.rights import grant_rights, rights_of
 from chaos.drive.topics import create_topics
 from chaos.errors import ClusterError
 from chaos.faults.base import FaultSpec, World
@@ -65,14 +66,15 @@ def deploy(run: Run, scenario: Scenario, owner: ProcessId | None, deadline_s: fl
             events.note(f"cluster {name}: {text}")
 
         try:
-            driver_of(cluster.driver).deploy(
+            started = driver_of(cluster.driver).deploy(
                 beside, new_spec(scenario.at(name)), owner=owner, deadline_s=deadline_s, on_progress=note
             )
+            kafka = Kafka(started.bootstrap, access=started.state.access(), topics=None)
+            create_topics(kafka, scenario.at(name).topics)
+            kafka.close()
+            grant_rights(started, rights_of(scenario, name))
         except ClusterError as e:
             raise ClusterError(f"cluster {name}: {e}") from None
-        kafka = Kafka(beside.bootstrap, topics=None)
-        create_topics(kafka, scenario.at(name).topics)
-        kafka.close()
 
 
 def end_brokers(run: Run, clusters: Iterable[str]) -> None:
@@ -88,7 +90,7 @@ def _attached(run: Run) -> Cluster:
 class Others:
     """The clusters beside the first one while a run drives, in a `with` block. Those with faults are observed.
 
-    addresses: their bootstrap servers by name.
+    endpoints: how to reach them, by name.
 
     What observers see is in the ledger below each cluster's directory. No rule about records reads that ledger.
     """
@@ -102,7 +104,7 @@ class Others:
             name: Observer(run.beside(name), partial(self._connect, name), [], [], later=None) for name in hit
         }
         self._stack = contextlib.ExitStack()
-        self.addresses = {name: cluster.bootstrap for name, cluster in self._clusters.items()}
+        self.endpoints = {name: cluster.state.endpoint for name, cluster in self._clusters.items()}
 
     def __enter__(self) -> Self:
         for client in self._clients.values():
@@ -118,7 +120,8 @@ class Others:
         self._stack.close()
 
     def _connect(self, name: str) -> Kafka:
-        return Kafka(self._clusters[name].bootstrap, topics=None)
+        cluster = self._clusters[name]
+        return Kafka(cluster.bootstrap, access=cluster.state.access(), topics=None)
 
     def check(self) -> None:
         """Raise `ClusterError` if a process of a cluster has ended that no fault ended."""
@@ -151,7 +154,7 @@ class Others:
             cluster=self._clusters[cluster],
             observer=self._observers[cluster],
             kafka=self._connect(cluster),
-            access=None,
+            access=self._clusters[cluster].state.access(),
             proxy=None,
         )
 

@@ -164,7 +164,7 @@ class Drive:
             self._watched = self._resolved.with_databases(databases)
             watch = stack.enter_context(self._watch()) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            others = self._others.addresses
+            others = self._others.endpoints
             fleet = Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front, databases, others)
             stack.enter_context(fleet)
             kafka = self._connect()
@@ -248,12 +248,12 @@ class Drive:
 
     def _remark_connectors(self) -> None:
         """Record which connectors and tasks failed, and why, as workers of Kafka Connect said it to each other."""
-        addresses = self._others.addresses | {PRIMARY: self._cluster.bootstrap}
+        endpoints = self._others.endpoints | {PRIMARY: self._cluster.state.endpoint}
         for app in self._scenario.apps:
             if app.connect is None or not (topic := app.connect.topic_of_states(app.name)) or "{" in topic:
                 continue
-            security = self._cluster.state.platform_security if app.cluster == PRIMARY else None
-            seen = connect_states.states_of(connect_states.read(addresses[app.cluster], security, topic))
+            at = endpoints[app.cluster]
+            seen = connect_states.states_of(connect_states.read(at.bootstrap, at.platform, topic))
             for words in connect_states.sentences(app.name, seen, self._loaded_us):
                 hidden = self._scenario.hides_payloads  # an exception may quote a record
                 self._events.emit(REMARK, words=f"{words.partition(': ')[0].rstrip('.')}." if hidden else words)
@@ -290,12 +290,13 @@ class Drive:
     ) -> Applications:
         """Return the applications; each instance has a front of the proxy. Leaving `stack` ends them."""
         access, kafka = Access.of(self._cluster.state.client_security), self._connect()
+        superuser = Access.of(self._cluster.state.platform_security)
         stack.callback(kafka.close)
         used = self._proxy.used if self._proxy else None
         apps = Applications(
             self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
             used=used, brokers=lambda: [*map(self._cluster.address, self._cluster.broker_ids)],
-            beside=self._others.addresses, ports=ports,
+            beside=self._others.endpoints, ports=ports, superuser=superuser,
             begins=self._proxy.begin if self._proxy else lambda _: None,
         )  # fmt: skip
         return stack.enter_context(apps)

@@ -20,12 +20,12 @@ from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.reaper import end_all, end_beside
 from chaos.cluster.secured import credentials
 from chaos.cluster.secured.certificates import Authority
-from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
 from chaos.databases import database_url
 from chaos.drive import beside
 from chaos.drive.drive import Drive, placement_problems
+from chaos.drive.rights import grant_rights, rights_of
 from chaos.drive.topics import create_topics
 from chaos.effects.before import warnings
 from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
@@ -34,7 +34,7 @@ from chaos.guarantees.from_cluster import DIFFER, add_cluster
 from chaos.guarantees.values import Problems
 from chaos.install.cache import Progress
 from chaos.install.java import find_java
-from chaos.kafka import admin, users
+from chaos.kafka import admin
 from chaos.kafka.admin import topic_settings
 from chaos.kafka.client import Kafka, has_share_groups
 from chaos.kafka.connection import BrokerConnection
@@ -42,7 +42,6 @@ from chaos.kafka.features import line_of, support
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import Config, as_text
-from chaos.kafka.users import Right, rights
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
@@ -59,7 +58,6 @@ from chaos.setup.clients import settings_of
 from chaos.setup.model import PARTITION_TARGETS, Topic
 from chaos.setup.names import PRIMARY
 from chaos.setup.share import Share
-from chaos.wait import wait_until
 
 ANSWER_S = 10.0
 AUDIT_MARGIN_S = 1800.0
@@ -193,7 +191,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 scenario = ask_settings(run, resolved, cluster, events)
                 if beyond := [*limit_problems(scenario, scenario.expect)]:
                     raise UsageError(f"the cluster does not take a client of the scenario: {'; '.join(beyond)}")
-            grant_rights(cluster, scenario)
+            grant_rights(cluster, rights_of(scenario))
             if scenario.cluster.racks:
                 _check_placement(Kafka(cluster.bootstrap, access=access), scenario)
             if groups := [*scenario.groups, *scenario.app_groups]:
@@ -380,41 +378,3 @@ def destroy(run: Run, events: EventLog) -> Run:
     with events.stage("destroy", "leaving the cluster, without the topics and groups of the run" if attached else ""):
         end_all(run.path)
     return run
-
-
-RIGHTS_TIMEOUT_S = 30.0
-
-
-def rights_of(scenario: Scenario) -> list[Right]:
-    """Return the rights that the clients of a scenario need: to its topics and groups, and to write in transactions."""
-    needed = [*rights("cluster", users.CLUSTER, "idempotent_write")]
-    needed += rights("transactional_id", users.ANY_NAME, "write", "describe")
-    for topic in scenario.topics:
-        needed += rights("topic", topic.name, "read", "write", "create", "describe", "describe_configs")
-    for group in {*scenario.groups, *scenario.app_groups}:
-        needed += rights("group", group, "read", "describe", "delete")
-    for processor in scenario.processors:
-        if processor.state:  # Kafka Streams names its internal topics after the group
-            needed += rights("topic", f"{processor.group}-", "all", prefixed=True)
-    return needed
-
-
-def grant_rights(cluster: Cluster, scenario: Scenario) -> None:
-    """Give the clients their rights, and wait until every broker knows them. Raises `ClusterError`."""
-    secured = cluster.state.secured
-    if secured is None or not secured.spec.acls:
-        return
-    principal, needed = client_principal(secured.spec), set(rights_of(scenario))
-    kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
-
-    def missing() -> list[int]:
-        return [b for b in cluster.broker_ids if not needed <= (users.rights_at(kafka, b, principal) or set())]
-
-    def unknown() -> str:
-        return f"broker {', '.join(map(str, missing()))} does not know the rights of the clients"
-
-    try:
-        users.grant(kafka, principal, needed)
-        wait_until(lambda: not missing(), RIGHTS_TIMEOUT_S, unknown, every_s=0.1, error=ClusterError)
-    finally:
-        kafka.close()

@@ -6,8 +6,9 @@ import time
 import urllib.error
 import urllib.request
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
+FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 consumer = Consumer(
     {
         "bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"],
@@ -15,6 +16,7 @@ consumer = Consumer(
         "auto.offset.reset": os.environ.get("AUTO_OFFSET_RESET", "earliest"),
         "enable.auto.commit": False,
         "session.timeout.ms": 6000,
+        **json.loads(os.environ.get("KAFKA_LOGIN", "{}")),
     }
 )
 consumer.subscribe([os.environ["ORDERS_TOPIC"]])
@@ -35,7 +37,11 @@ def call(order: dict[str, object]) -> None:
 
 try:
     while True:
-        messages = [message for message in consumer.consume(100, timeout=0.2) if not message.error()]
+        polled = consumer.consume(100, timeout=0.2)
+        for error in [error for message in polled if (error := message.error())]:
+            if error.code() in FORBIDDEN:
+                raise KafkaException(error)
+        messages = [message for message in polled if not message.error()]
         for message in messages:
             call(json.loads(message.value()))
         if messages:

@@ -114,6 +114,8 @@ class FaultSpec(Strict, defer_build=True):
     """True for a fault that a scenario may contain only once for the same target."""
     run_only: ClassVar[str] = ""
     """What a fault needs that only a run has, so that `break` refuses it; empty if a cluster is enough."""
+    of_each_cluster: ClassVar[bool] = False
+    """True if each cluster that a run starts has that, and not only the first one."""
     final: ClassVar[bool] = False
     """True for a change of data that nothing undoes."""
     example: ClassVar[str] = ""

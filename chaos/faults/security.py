@@ -47,6 +47,7 @@ class AclWithdrawSpec(FaultSpec):
     effects = frozenset()
     left_out = "needs a cluster with ACLs; a refused record is one that was never written"
     run_only = "the users of a run"
+    of_each_cluster = True
     targets = frozenset({"topic"})
     kind: Literal["acl.withdraw"]
     operation: Literal["write", "read"] = Field("write", description="the right that is taken")
@@ -151,6 +152,7 @@ class CredentialChangeSpec(FaultSpec):
     effects = frozenset({"outage", "ends"})
     left_out = "needs a secured cluster; lost-answer cuts connections, too"
     run_only = "the users of a run"
+    of_each_cluster = True
     targets = frozenset({"all_brokers"})
     breaks_brokers = False
     kind: Literal["credential.change"]
@@ -253,6 +255,7 @@ class IssuerStopSpec(FaultSpec):
     effects = frozenset({"outage", "ends"})
     left_out = "needs a secured cluster; lost-answer cuts connections, too"
     run_only = "the issuer of a run"
+    of_each_cluster = True
     targets = frozenset({"all_brokers"})
     breaks_brokers = False
     kind: Literal["issuer.stop"]
@@ -312,6 +315,7 @@ class CertificateFaultSpec(FaultSpec):
     """A broker that presents another certificate."""
 
     run_only = "the certificates of a run"
+    of_each_cluster = True
     targets = BROKER_TARGETS
     breaks_brokers = False
 

@@ -17,7 +17,7 @@ from chaos.fleet.process import ClientClocks, Launcher
 from chaos.fleet.roster import ClientState, Roster
 from chaos.fleet.session import SessionCluster
 from chaos.fleet.specs import SpecBuilder, process_mates
-from chaos.kafka.security import Security
+from chaos.kafka.security import Endpoint, Security
 from chaos.ledger.stream import TableWriter
 from chaos.preload.libraries import Skew
 from chaos.processes.process import ProcessId
@@ -49,7 +49,7 @@ class Fleet(Roster):
         security: Security | None = None,
         front: Callable[[str], str] | None = None,
         databases: Mapping[str, str] | None = None,
-        beside: Mapping[str, str] | None = None,
+        beside: Mapping[str, Endpoint] | None = None,
     ) -> None:
         super().__init__(resolved.scenario)
         self._run = run

@@ -26,7 +26,7 @@ from chaos.clients.protocol import (
 )
 from chaos.clients.runtime import runtime
 from chaos.faults.settings import states_of
-from chaos.kafka.security import Security
+from chaos.kafka.security import Endpoint, Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
@@ -53,7 +53,7 @@ class SpecBuilder:
     """Builds the spec of each incarnation of each client of a run.
 
     bootstrap: the addresses for a client of the first cluster. databases: URLs of applications of the run that are
-    databases. beside: the addresses of the other clusters by name.
+    databases. beside: the other clusters by name.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SpecBuilder:
         bootstrap: Callable[[str], str],
         security: Security | None = None,
         databases: Mapping[str, str] | None = None,
-        beside: Mapping[str, str] | None = None,
+        beside: Mapping[str, Endpoint] | None = None,
     ) -> None:
         self._databases, self._beside = databases or {}, beside or {}
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
@@ -98,6 +98,7 @@ class SpecBuilder:
                 fields = self._assign_consumer(entry, client, incarnation, clock_zero_us)
                 fields["session"] = session
         shared = {name: value for name, value in entry if name in spec.model_fields}
+        other = self._beside.get(self._cluster(entry))
         return spec.model_validate(
             {
                 **shared,
@@ -107,8 +108,8 @@ class SpecBuilder:
                 "ledger": self.ledger_of(entry),
                 "client": client,
                 "incarnation": incarnation,
-                "bootstrap": self._beside.get(self._cluster(entry)) or self._bootstrap(client),
-                "security": None if self._cluster(entry) in self._beside else self._security,
+                "bootstrap": other.bootstrap if other else self._bootstrap(client),
+                "security": other.clients if other else self._security,
             }
         )
 

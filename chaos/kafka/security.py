@@ -275,6 +275,15 @@ class Access:
         return context
 
 
+@dataclass(frozen=True)
+class Endpoint:
+    """How to reach a cluster: its bootstrap servers, and how clients and the platform log in; None for plain ones."""
+
+    bootstrap: str
+    clients: Security | None = None
+    platform: Security | None = None
+
+
 def librdkafka_settings(security: Security | None) -> dict[str, str]:
     """Return the security settings for a librdkafka client; empty for plaintext without login."""
     access = Access.of(security)

@@ -9,8 +9,19 @@ from chaos.faults.base import FaultSpec
 from chaos.kafka.security import ClusterSecurity
 from chaos.setup.apps import App
 from chaos.setup.model import Setup, unknown
-from chaos.setup.names import is_called
-from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, PORT, ROWS, TOPIC, names_brokers, placeholders
+from chaos.setup.names import PRIMARY, is_called
+from chaos.setup.placeholders import (
+    HTTP,
+    LOGIN,
+    OF_MACHINE,
+    PORT,
+    ROWS,
+    TOPIC,
+    base_of,
+    cluster_in,
+    names_brokers,
+    placeholders,
+)
 
 
 def application_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
@@ -35,6 +46,8 @@ def application_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[
         if app.postgres is not None:
             servers = {one.name: one.postgres for one in setup.apps if one.postgres}
             yield from (f"{where}.postgres.standby_of: {text}" for text in app.postgres.problems(app.name, servers))
+        if app.superuser:
+            yield from (f"{where}.superuser: {problem}; leave it out" for problem in _superuser_problems(setup, app))
         if setup.attached and not app.external:
             yield from _names_of_others(app, where)
         if not any(names_brokers(name) for _, text in app.texts() for name in placeholders(text)) and not (
@@ -60,12 +73,24 @@ def _placeholder_problems(setup: Setup, where: str, app: App) -> Iterator[str]:
                 yield from unknown(f"{where}.{key}", name.removeprefix(PORT), "apps", [a.name for a in setup.apps])
             if name.startswith(ROWS) and name.removeprefix(ROWS) not in setup.row_files:
                 yield f"{where}.{key}: no producer {name.removeprefix(ROWS)!r} has rows.file, for {{{name}}}"
-            if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
+            cluster = cluster_in(name) or app.cluster
+            at = setup.cluster if cluster == PRIMARY else setup.clusters.get(cluster)
+            if at and (lack := _login_lacks(at.security, cluster, base_of(name))):
                 yield f"{where}.{key}: {{{name}}} has no value: {lack}"
             if name in OF_MACHINE and app.image:
                 yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
             if name == "group" and not app.groups:
                 yield f"{where}.{key}: {{group}} has no value; give group"
+
+
+def _superuser_problems(setup: Setup, app: App) -> Iterator[str]:
+    """Yield why an application cannot log in as the user that may do anything."""
+    if setup.attached:
+        yield "a run has one login to an existing cluster"
+    elif not any(cluster.security.secured for cluster in (setup.cluster, *setup.clusters.values())):
+        yield "nobody logs in to a cluster of the scenario, and all may do everything there"
+    elif app.uses_primary and setup.cluster.security.client_certificates:
+        yield f"the relay presents the certificate of the clients to the cluster {PRIMARY}"
 
 
 def _names_of_others(app: App, where: str) -> Iterator[str]:
@@ -86,10 +111,13 @@ def _names_of_others(app: App, where: str) -> Iterator[str]:
         )
 
 
-def _login_lacks(security: ClusterSecurity, name: str) -> str:
-    """Return why a placeholder of the login has no value; empty if it has one."""
+def _login_lacks(security: ClusterSecurity, cluster: str, name: str) -> str:
+    """Return why a placeholder has no value if it is of the login; empty if it has one."""
+    if name not in LOGIN:
+        return ""
     if not security.secured:
-        return "the cluster has no cluster.security"
+        where = "cluster" if cluster == PRIMARY else f"clusters.{cluster}"
+        return f"the cluster has no {where}.security"
     if name in ("mechanism", "username", "password") and not security.sasl:
         return f"clients do not log in with protocol {security.protocol}"
     if name in ("ca", "truststore", "store_password") and not security.tls:

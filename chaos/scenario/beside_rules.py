@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chaos.faults.base import FaultSpec
-from chaos.kafka.security import ClusterSecurity
 from chaos.scenario.effect_rules import has_ids
 from chaos.setup.model import Setup, unknown
 from chaos.setup.names import PRIMARY
-from chaos.setup.placeholders import BOOTSTRAP, placeholders
+from chaos.setup.placeholders import cluster_in, placeholders
 
 
 def beside_problems(setup: Setup) -> Iterator[str]:
@@ -20,8 +19,6 @@ def beside_problems(setup: Setup) -> Iterator[str]:
         where = f"clusters.{name}"
         if cluster.driver != "process":
             yield f"{where}.driver: a cluster beside the first one is of processes, not {cluster.driver}"
-        if cluster.security != ClusterSecurity():
-            yield f"{where}.security: clients of a cluster beside the first one have no login; leave it out"
         if cluster.proxy:
             yield f"{where}.proxy: the relay is before the first cluster only; leave it out"
     known = [PRIMARY, *setup.clusters]
@@ -30,8 +27,8 @@ def beside_problems(setup: Setup) -> Iterator[str]:
         yield from unknown(f"{where}.cluster", app.cluster, "clusters", known)
         for key, text in app.texts():
             for name in placeholders(text):
-                if name.startswith(BOOTSTRAP):
-                    yield from unknown(f"{where}.{key}: {{{name}}}", name.removeprefix(BOOTSTRAP), "clusters", known)
+                if named := cluster_in(name):
+                    yield from unknown(f"{where}.{key}: {{{name}}}", named, "clusters", known)
         if app.cluster != PRIMARY and (app.reads or app.groups):
             yield (
                 f"{where}.reads: the run looks at groups and topics of the cluster {PRIMARY} only, and {app.name} is "
@@ -76,7 +73,7 @@ def elsewhere_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[s
     yield from unknown(f"{where}.cluster", fault.cluster, "clusters", [PRIMARY, *setup.clusters])
     if not fault.elsewhere:
         return
-    if fault.run_only:
+    if fault.run_only and not fault.of_each_cluster:
         yield (
             f"{where}.cluster: {fault.kind} needs {fault.run_only}, and those are at the cluster {PRIMARY} only; leave "
             f"cluster out, or choose a fault of the brokers or topics of {fault.cluster}"

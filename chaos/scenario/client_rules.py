@@ -16,6 +16,7 @@ from chaos.errors import ScenarioError
 from chaos.faults.base import Experiment, FaultSpec
 from chaos.faults.consumers import ConsumerCrashSpec, ConsumerPauseSpec, ConsumerSeekSpec
 from chaos.faults.raw import WireProduceSpec
+from chaos.faults.settings import TopicConfigSpec
 from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.ledger.ids import NUMBER_BITS
 from chaos.scenario.mistakes import Source, as_key
@@ -220,6 +221,14 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
     return scenario
 
 
+def _raised(scenario: Experiment, topic: str) -> list[int]:
+    """Return the limits for records that faults give a topic."""
+    cluster = scenario.cluster_of_topics([topic])
+    changes = [f for f in scenario.faults if isinstance(f, TopicConfigSpec) and f.cluster == cluster]
+    given = [f.settings.get("max.message.bytes") for f in changes if f.target.topic == topic]
+    return [int(limit) for limit in given if limit is not None]
+
+
 def _too_large(scenario: Experiment, p: Producer, size: int, where: str) -> str:
     """Return that a payload is larger than its topic or its client takes, empty if it is not."""
     if compresses(p):
@@ -228,7 +237,8 @@ def _too_large(scenario: Experiment, p: Producer, size: int, where: str) -> str:
     for topic in map(scenario.topic, p.written):
         if "max.message.bytes" in topic.config or not scenario.unasked:
             broker = scenario.cluster.config.get("message.max.bytes", BROKER_BYTES)
-            limits[f"topic {topic.name} (max.message.bytes)"] = int(topic.config.get("max.message.bytes", broker))
+            limit = int(topic.config.get("max.message.bytes", broker))
+            limits[f"topic {topic.name} (max.message.bytes)"] = max([limit, *_raised(scenario, topic.name)])
     own = next((p.config[name] for name in _LIMITS if name in p.config), None)
     if own is not None:
         limits["its client library"] = int(own)

@@ -212,8 +212,8 @@ def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str
 
 def _other_cluster_problems(setup: Setup) -> Iterator[str]:
     """Yield what is wrong with clusters beside the first one, by the rules of the first one."""
-    for name, cluster in setup.clusters.items():
-        alone = setup.model_copy(update={"cluster": cluster, "clusters": {}, "topics": []})
+    for name in setup.clusters:
+        alone = setup.at(name).model_copy(update={"topics": []})
         for problem in (*_cluster_problems(alone, ()), *cluster_setting_problems(alone, ())):
             yield f"clusters.{name}{problem.removeprefix('cluster')}"
 

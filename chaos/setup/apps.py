@@ -182,7 +182,15 @@ class App(Strict):
         {}, description="files for each instance, by the path in its folder {files}: a template beside the scenario"
     )
     directory: str | None = Field(None, description="working directory; the folder of the scenario if left out")
-    cluster: ClientName = Field(PRIMARY, description="the cluster at {bootstrap}; {bootstrap.NAME} is another one")
+    cluster: ClientName = Field(
+        PRIMARY,
+        description="the cluster at {bootstrap}, and of {username} and the like; {bootstrap.NAME} is another one",
+    )
+    superuser: bool = Field(
+        False,
+        description="logs in as the user to whom brokers with ACLs forbid nothing, as tools of operators do; without "
+        "it as the clients of the run, with their rights",
+    )
     reads: list[TopicName] = Field([], description="the topics that it reads: the drain waits until it has")
     group: GroupId | None = Field(
         None, description="the group of its consumers; the run finds the one that reads its topics if left out"
@@ -223,6 +231,8 @@ class App(Strict):
             raise ValueError("postgres: is one instance, without arguments, reads and group; leave them out")
         if self.image and self.directory:
             raise ValueError("directory: a container begins in the working directory of its image; leave it out")
+        if self.superuser and self.external:
+            raise ValueError("superuser: an external application logs in as the clients of the run; leave it out")
         if self.external:
             given = [key for key in ("env", "files", "directory", "arguments") if getattr(self, key)]
             if given:

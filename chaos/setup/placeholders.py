@@ -40,9 +40,9 @@ PLACEHOLDERS = {
     "store_password": "the password of these two stores, drawn for each run",
 }
 """The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster,
-`{http.invoices}` the address of the receiver of an effect, `{bootstrap.dr}` the address of the cluster dr, `{port.db}`
-the port of the first instance of another application, and `{rows.shop}` the file of a producer of rows. A form of
-`FORMS` may follow: `{password|json}`."""
+`{http.invoices}` the address of the receiver of an effect, `{bootstrap.dr}` the address of the cluster dr and
+`{password.dr}` a part of the login there, `{port.db}` the port of the first instance of another application, and
+`{rows.shop}` the file of a producer of rows. A form of `FORMS` may follow: `{password|json}`."""
 TOPIC, HTTP, BOOTSTRAP, PORT, ROWS = "topic.", "http.", "bootstrap.", "port.", "rows."
 OF_MACHINE = frozenset({"python", "directory"})
 """The placeholders that mean something of this machine, which a container does not have."""
@@ -50,6 +50,8 @@ STORES = frozenset({"truststore", "keystore", "store_password"})
 SECRETS = frozenset({"password", "key_password", "store_password"})
 LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key", "key_password"}) | STORES
 """The placeholders that only a secured cluster fills."""
+OF_CLUSTER = LOGIN | {"bootstrap", "protocol"}
+"""The placeholders of the cluster of an application, which `.NAME` makes those of another cluster."""
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
 
 
@@ -82,12 +84,23 @@ def placeholders(text: str) -> Iterator[str]:
 
 def is_placeholder(name: str) -> bool:
     """Return whether a name has a value in an application, if the scenario has that topic or effect."""
-    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP, BOOTSTRAP, PORT, ROWS))
+    return base_of(name) in PLACEHOLDERS or name.startswith((TOPIC, HTTP, PORT, ROWS))
+
+
+def cluster_in(name: str) -> str:
+    """Return the cluster that a placeholder names, such as dr of `password.dr`; empty if it names none."""
+    base, _, cluster = name.partition(".")
+    return cluster if base in OF_CLUSTER else ""
+
+
+def base_of(name: str) -> str:
+    """Return a placeholder without the cluster that it names, such as `password` for `password.dr`."""
+    return name.partition(".")[0] if cluster_in(name) else name
 
 
 def names_brokers(name: str) -> bool:
     """Return whether the value of a placeholder is the address of a cluster."""
-    return name == "bootstrap" or name.startswith(BOOTSTRAP)
+    return base_of(name) == "bootstrap"
 
 
 def filled(text: str, values: dict[str, str], strict: bool = True) -> str:

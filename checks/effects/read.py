@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,7 +42,7 @@ from chaos.effects.sources import (
 )
 from chaos.effects.watch import SIGHTS, read_sights
 from chaos.errors import AftershockError, ClusterError
-from chaos.kafka.security import Security
+from chaos.kafka.security import Endpoint, Security
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS
 from chaos.ledger.seal import parquet_options, part_name
 from chaos.run.directory import Run
@@ -159,11 +159,19 @@ class Plan:
 
 
 def read_effects(
-    spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None
+    spark: SparkSession,
+    run: Run,
+    resolved: Resolved,
+    bootstrap: str,
+    security: Security | None = None,
+    others: Mapping[str, Endpoint] | None = None,
 ) -> None:
-    """Write `ledger/effects.parquet/`, `effect_inputs.parquet/` and `effect_reads.parquet`, the last one last."""
+    """Write `ledger/effects.parquet/`, `effect_inputs.parquet/` and `effect_reads.parquet`, the last one last.
+
+    others: the clusters beside the first one, by name.
+    """
     effects, read_us = resolved.scenario.effects, now_us()
-    plan = _plan(spark, run, resolved, bootstrap, security)
+    plan = _plan(spark, run, resolved, Endpoint(bootstrap, platform=security), others or {})
     half = Path(tempfile.mkdtemp(prefix=".effects.", dir=run.ledger))
     try:
         for name, schema in (("effects", EFFECTS), ("effect_inputs", EFFECT_INPUTS)):
@@ -181,17 +189,17 @@ def read_effects(
         shutil.rmtree(half, ignore_errors=True)
 
 
-def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> Plan:
+def _plan(spark: SparkSession, run: Run, resolved: Resolved, first: Endpoint, others: Mapping[str, Endpoint]) -> Plan:
     """Return the parts to read."""
     plan = Plan()
     effects = resolved.scenario.effects
-    ranges = _ranges(run, bootstrap, {e.own_topic for e in effects if e.own_topic is not None}, security)
-    places = {PRIMARY: _Topics(bootstrap, security, ranges)}
-    for name in resolved.scenario.clusters:
-        address = run.beside(name).bootstrap
+    ranges = _ranges(run, first.bootstrap, {e.own_topic for e in effects if e.own_topic is not None}, first.platform)
+    places = {PRIMARY: _Topics(first.bootstrap, first.platform, ranges)}
+    for name, other in others.items():
         topics = {e.topic for e in effects if e.cluster == name and e.topic is not None}
         topics |= {topic.name for topic in resolved.scenario.topics if topic.cluster == name}
-        places[name] = _Topics(address, None, _existing(address, sorted(topics), None))
+        found = _existing(other.bootstrap, sorted(topics), other.platform)
+        places[name] = _Topics(other.bootstrap, other.platform, found)
     hidden = resolved.scenario.hides_payloads
     for effect in resolved.scenario.effects:
         try:

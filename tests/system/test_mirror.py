@@ -34,8 +34,28 @@ def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_tran
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.parametrize("variant", ["synchronized", pytest.param("not-synchronized", marks=NIGHTLY)])
+def test_a_reader_may_read_the_mirror_if_its_right_was_synchronized(tmp_path, variant):
+    ended = chaos("run", "app-mirror-acls", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    mirrored, invoices = ended.result["effects"]
+    assert ended.code == 0, ended.result["sentence"]
+    assert (mirrored["counts"]["missing"], mirrored["counts"]["wrong"]) == (0, 0)
+    assert invoices["counts"]["missing"] == (0 if variant == "synchronized" else mirrored["inputs"])
+    assert left_running(tmp_path) == []
+
+
 @NIGHTLY
-@pytest.mark.parametrize("variant", ["enabled", "disabled"])
+@pytest.mark.parametrize("variant", ["late", "synchronized", "left-out"])
+def test_a_mirror_stops_at_a_record_that_its_topic_does_not_take_and_the_report_says_why(tmp_path, variant):
+    ended = chaos("run", "app-mirror-settings", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+    (mirrored,) = ended.result["effects"]
+    assert (ended.code, bool(mirrored["counts"]["missing"])) == (0, variant == "late"), ended.result["sentence"]
+    assert ("RecordTooLargeException" in ended.result["sentence"]) == (variant == "late")
+    assert left_running(tmp_path) == []
+
+
+@NIGHTLY
+@pytest.mark.parametrize("variant", ["enabled", "disabled", "same-name"])
 def test_a_mirror_in_transactions_repeats_nothing_when_its_worker_is_killed(tmp_path, variant):
     ended = chaos("run", "app-mirror-exactly-once", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
     (mirrored,) = ended.result["effects"]

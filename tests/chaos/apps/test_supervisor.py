@@ -18,7 +18,7 @@ from chaos.cluster.reaper import end_all
 from chaos.cluster.secured.certificates import Authority
 from chaos.errors import ClientError, MachineError, UsageError
 from chaos.install.java import find_java
-from chaos.kafka.security import Access, Security
+from chaos.kafka.security import Access, Endpoint, Security
 from chaos.processes import process
 from chaos.processes.process import find_marked
 from chaos.setup.apps import App
@@ -490,6 +490,29 @@ def test_java_reads_the_stores_of_an_application(started, tmp_path, secured_acce
             assert entry in subprocess.run(tool, capture_output=True, text=True, check=True).stdout
         assert Path(values["keystore"]).stat().st_mode & 0o077 == 0
     assert not list(files.rglob("*.p12"))
+
+
+@pytest.mark.parametrize("superuser", [False, True])
+def test_an_instance_has_the_login_of_each_cluster_and_no_secret_stays(started, tmp_path, secured_access, superuser):
+    def login(user):
+        (tmp_path / user).write_text(f"secret of {user}")
+        return Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username=user, password=f"file:{tmp_path / user}")
+
+    template = "{protocol} {truststore}\n{protocol.dr} {username.dr} {password.dr}\n{username.zz}"
+    (tmp_path / "app.tpl").write_text(template)
+    more = {"beside": {"dr": Endpoint("dr:1", login("client"), login("admin"))}, "superuser": secured_access}
+    access = None if superuser else secured_access
+    with Started(tmp_path / "x", access, more, files={"a": "../app.tpl"}) as one:
+        one.apps._apps["billing"] = one.apps._apps["billing"].model_copy(update={"superuser": superuser})
+        one.apps.start()
+        files = one.run.path / "apps" / "billing-1" / "files"
+        own, at_dr, rest = (files / "a").read_text().splitlines()
+        user = "admin" if superuser else "client"
+        assert own == f"SSL {files}/.stores/truststore.p12"
+        assert (at_dr, rest) == (f"SASL_PLAINTEXT {user} secret of {user}", "{username.zz}")
+        assert (files / "a").stat().st_mode & 0o077 == 0
+        assert {"secret of client", "secret of admin"} <= {*one.apps._values.secrets}
+    assert not (files / "a").exists()
 
 
 @pytest.fixture

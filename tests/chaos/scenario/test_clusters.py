@@ -3,9 +3,11 @@
 import pytest
 
 from chaos.drive.beside import new_spec
+from chaos.drive.rights import rights_of
 from chaos.errors import ScenarioError
 from chaos.fleet.specs import SpecBuilder
 from chaos.guarantees.contract import derive
+from chaos.kafka.security import Endpoint, Security
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve
@@ -18,6 +20,8 @@ apps: [{name: mirror, %s}]
 effects: [{name: copies, id: $.id, %s}]
 """
 TWO = "{primary: {brokers: 1}, dr: {brokers: 2}}"
+SECURED = "{dr: {security: {protocol: SASL_SSL, mechanism: PLAIN, acls: true}}}"
+CERTIFIED = "{primary: {security: {protocol: SSL, client_certificates: true}}, dr: {}}"
 APP = "cluster: dr, command: 'mirror {bootstrap.primary} {bootstrap}'"
 EFFECT = "topic: orders, cluster: dr"
 
@@ -53,7 +57,24 @@ def test_an_effect_may_be_in_a_topic_of_the_same_name_as_the_inputs_in_another_c
     ("given", "message"),
     [
         ({"clusters": "{primary: {}, dr: {driver: docker}}"}, "clusters.dr.driver: a cluster beside the first one"),
-        ({"clusters": "{dr: {security: {protocol: SSL}}}"}, "clusters.dr.security: clients of a cluster beside"),
+        ({"clusters": "{dr: {security: {protocol: SSL, acls: true}}}"}, "clusters.dr.security.acls: clients have no"),
+        ({"app": "cluster: dr, command: 'x {bootstrap} {username}'"}, "the cluster has no clusters.dr.security"),
+        ({"app": "command: 'x {bootstrap} {ca.dr}'"}, "{ca.dr} has no value: the cluster has no clusters.dr.security"),
+        (
+            {"app": "command: 'x {bootstrap} {password.b}'"},
+            "{password.b}: 'b' is not one of the clusters (primary, dr)",
+        ),
+        ({"app": "command: 'x {bootstrap} {app.dr}'"}, "{app.dr} is no placeholder"),
+        ({"app": f"{APP}, superuser: true"}, "apps[0].superuser: nobody logs in to a cluster of the scenario"),
+        (
+            {"clusters": SECURED, "app": "cluster: dr, command: 'x {bootstrap} {username.primary}'"},
+            "{username.primary} has no value: the cluster has no cluster.security",
+        ),
+        (
+            {"clusters": SECURED, "app": "cluster: dr, command: 'x {bootstrap} {keystore}'"},
+            "{keystore} has no value: clients have no certificates",
+        ),
+        ({"clusters": CERTIFIED, "app": f"{APP}, superuser: true"}, "superuser: the relay presents the certificate of"),
         ({"clusters": "{dr: {proxy: true}}"}, "clusters.dr.proxy: the relay is before the first cluster only"),
         (
             {"clusters": "{dr: {brokers: 1, racks: [a, b]}}"},
@@ -79,6 +100,13 @@ def test_a_mistake_is_one_line(given, message):
     with pytest.raises(ScenarioError) as e:
         made(**given)
     assert any(message in line for line in str(e.value).splitlines()), str(e.value)
+
+
+def test_an_application_has_the_login_of_its_own_cluster_and_by_name_of_another_one():
+    primary = "primary: {security: {protocol: SASL_PLAINTEXT, mechanism: PLAIN}}"
+    app = "cluster: dr, superuser: true, command: 'x {bootstrap.primary} {password.primary} {password.dr|json} {ca}'"
+    (found,) = made(f"{{{primary}, {SECURED[1:]}", app).apps
+    assert found.superuser
 
 
 FAULT = "faults: [{name: f, cluster: %s, kind: %s, target: %s, when: {acked: 10}}]\n"
@@ -118,6 +146,7 @@ def test_a_fault_hits_what_another_cluster_has(kind, target):
         ("dr", "broker.kill", "{rack: a}", "faults[0].target.rack: the brokers have no racks"),
         ("dr", "producer.crash", "{member: shop/1}", "faults[0].cluster: producer.crash needs the clients of a run"),
         ("dr", "app.kill", "{app: mirror}", "faults[0].cluster: app.kill needs the applications of a run, and those"),
+        ("dr", "credential.change", "{all_brokers: true}", "faults[0]: credential.change needs cluster.security with"),
         ("dr", "wire.cut", "{all_brokers: true}", "faults[0].cluster: wire.cut needs the connections of the clients"),
         (
             "dr",
@@ -131,6 +160,23 @@ def test_a_fault_that_another_cluster_cannot_have_is_one_line(cluster, kind, tar
     with pytest.raises(ScenarioError) as e:
         hit(cluster, kind, target)
     assert any(message in line for line in str(e.value).splitlines()), str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [("credential.change", "{all_brokers: true}"), ("certificate.expire", "{broker: 1}")],
+)
+def test_a_fault_of_logins_hits_each_cluster_that_has_some(kind, target):
+    secured = SECURED.replace("mechanism: PLAIN", "mechanism: SCRAM-SHA-512")
+    scenario = parse(TEXT % (secured, APP, EFFECT) + FAULT % ("dr", kind, target) + BOUNDS, "m.yaml")
+    assert [fault.kind for fault in scenario.at("dr").faults] == [kind]
+
+
+def test_clients_at_another_cluster_may_use_its_topics_of_the_scenario_and_all_groups():
+    rights = rights_of(both(), "dr")
+    assert {(right.name, right.operation) for right in rights if right.resource == "group"} >= {("*", "read")}
+    assert {right.name for right in rights if right.resource == "topic"} == {"returns"}
+    assert {right.name for right in rights_of(both()) if right.resource in ("topic", "group")} == {"orders"}
 
 
 def test_a_fault_of_another_cluster_leaves_the_promises_to_clients_of_the_first_one_alone():
@@ -226,9 +272,11 @@ def test_a_topic_of_another_cluster_that_nothing_can_judge_is_one_line(given, me
 def test_a_producer_at_another_cluster_has_the_address_and_the_ledger_there(tmp_path):
     run = Run.create(tmp_path, "r")
     resolved = resolve(both(), run_id="r", name="r", created_us=0, seed=1, overrides=[])
-    specs = SpecBuilder(run, resolved, lambda client: f"{client}:9092", beside={"dr": "dr:1"})
+    dr = Endpoint("dr:1", Security(protocol="SSL"))
+    specs = SpecBuilder(run, resolved, lambda client: f"{client}:9092", beside={"dr": dr})
     built = [specs.build(entry, f"{entry.name}/1", 1, 0) for entry in resolved.scenario.producers]
     assert [spec.bootstrap for spec in built] == ["dr:1", "shop/1:9092"]
+    assert [spec.security for spec in built] == [dr.clients, None]
     assert [spec.ledger for spec in built] == [run.path / "clusters" / "dr" / "ledger", run.ledger]
 
 

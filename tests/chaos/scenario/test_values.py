@@ -116,6 +116,14 @@ def test_a_record_that_nothing_takes_is_refused_and_one_that_fits_is_not(scenari
     assert scenario("value: {template: '{filler}', sizes: {fixed: 1000}}", ", config: {max.message.bytes: 1100}")
 
 
+def test_a_record_that_its_topic_takes_once_a_fault_has_raised_the_limit_is_not_refused(scenario):
+    fault = "{name: f, kind: topic.config, settings: {max.message.bytes: %d}, target: {topic: orders}, when: {at: 1s}}"
+    value, topic = "value: {template: '{filler}', sizes: {fixed: 1000}}", ", config: {max.message.bytes: 200}"
+    assert scenario(value, topic, more=f"faults: [{fault % 2000}]\n")
+    with pytest.raises(ScenarioError, match="takes records of 300 bytes"):
+        scenario(value, topic, more=f"faults: [{fault % 300}]\n")
+
+
 def test_a_consumer_that_cannot_read_the_header_is_refused(scenario):
     java = "consumers: [{mode: subscribe, name: billing, group: g, topics: [orders], client: java}]\n"
     with pytest.raises(ScenarioError, match=r"consumers\[0\]\.topics: the runtime java.* has no values of the user"):
