@@ -251,6 +251,13 @@ CAUSES: dict[str, Cause] = {
             "take: report that one, or send it to a dead letter topic"
         },
     ),
+    "task_failed": Cause(
+        "a task of Kafka Connect failed before, and nothing restarted it",
+        {
+            "": "take away what made the task fail, which the verdict says, and restart the connector: it goes on at "
+            "the offsets that it had stored"
+        },
+    ),
     "not_idempotent": Cause("the work is not idempotent, or output and offsets need one transaction", _ONCE),
     "left_group": Cause(
         "its instance left the group before it had committed, as it does if the work between two polls takes longer "
@@ -378,7 +385,7 @@ OF_SHARES: dict[str, str] = {
 }
 """What a cause is called where a share group read the input: it has acceptances in place of offsets."""
 
-STOPPED = frozenset({"unread", "unfinished", "left_off", "keeps_ending"})
+STOPPED = frozenset({"unread", "unfinished", "left_off", "keeps_ending", "task_failed"})
 """The causes of what is missing because the application did not go on until the run ended."""
 
 

@@ -67,6 +67,12 @@ def sentences(app: str, states: Iterable[State], began_us: int) -> list[str]:
     return found
 
 
+def failed_for_good(states: Iterable[State]) -> bool:
+    """Return whether a connector or task was failed at the end."""
+    last = {state.part: state.state for state in sorted(states, key=lambda state: state.at_us)}
+    return FAILED in last.values()
+
+
 def read(bootstrap: str, security: Security | None, topic: str) -> list[Record]:
     """Return key, value and timestamp in ms of all records of a topic, as far as brokers answer in time."""
     from confluent_kafka import KafkaException

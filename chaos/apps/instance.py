@@ -57,6 +57,11 @@ HINTS = (
         "it does not trust the authority of the run, with which the relay ends TLS: give it {ca}, or {truststore} with "
         "{store_password}, where it has its authorities",
     ),
+    (
+        re.compile(r"AUTHORIZATION_FAILED|AuthorizationException|not authorized to access", re.I),
+        "the brokers refuse it for lack of a right: give its user an ACL for what it asks for, at the cluster to which "
+        "it connects",
+    ),
 )
 """What to do about an end or a start that does not end, by what the last lines of the output say."""
 DAEMON = "start it in the foreground, so that the run can break, restart and end it"

@@ -40,7 +40,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.processes.ports import free_ports
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS, OUTSIDE, OVERDUE, REMARK, UNSEEN, EventLog, now_us
+from chaos.run.events import FAILED_TASK, MOMENTS, OUTSIDE, OVERDUE, REMARK, UNSEEN, EventLog, now_us
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -253,7 +253,9 @@ class Drive:
             if app.connect is None or not (topic := app.connect.topic_of_states(app.name)) or "{" in topic:
                 continue
             at = endpoints[app.cluster]
-            seen = connect_states.states_of(connect_states.read(at.bootstrap, at.platform, topic))
+            seen = [*connect_states.states_of(connect_states.read(at.bootstrap, at.platform, topic))]
+            if connect_states.failed_for_good(seen):
+                self._events.emit(FAILED_TASK, app=app.name)
             for words in connect_states.sentences(app.name, seen, self._loaded_us):
                 hidden = self._scenario.hides_payloads  # an exception may quote a record
                 self._events.emit(REMARK, words=f"{words.partition(': ')[0].rstrip('.')}." if hidden else words)

@@ -28,6 +28,8 @@ StageState = Literal["begin", "end", "failed"]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED, UNSETTLED, UNSEEN, REMARK = "undrained", "unsettled", "unseen", "remark"
+FAILED_TASK = "failed_task"
+"""An application of Kafka Connect with a connector or task that was failed at the end."""
 OVERDUE = "overdue"
 """The event that the moment of a fault on the wire is not waited for any more."""
 OUTSIDE = "outside"

@@ -16,6 +16,7 @@ from chaos.units import Release
 Config = dict[str, Annotated[Text, BeforeValidator(as_text)]]
 WORKER = "worker.properties"
 """The file of a worker in the folder {files} of its instance."""
+_MIRROR = "org.apache.kafka.connect.mirror."
 _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 _INTERNAL = {"config": 1, "offset": 25, "status": 5}
 """The topics in which workers of a group keep connectors, positions of sources, and states (KIP-26), and how many
@@ -50,6 +51,11 @@ class Connect(Strict):
     def distributed(self) -> bool:
         """Whether workers share the connectors, and get them through their REST API."""
         return self.mode == "distributed"
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether the workers run nothing but MirrorMaker 2, which reads records and writes them to topics only."""
+        return all(config["connector.class"].startswith(_MIRROR) for config in self.connectors.values())
 
     @property
     def groups(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -57,6 +57,10 @@ class Life:
     def by_itself(self) -> bool:
         """Whether it ended without being asked."""
         return self.how.startswith(BY_ITSELF)
+
+
+def _app(instance: str) -> str:
+    return instance.partition("/")[0]
 
 
 def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
@@ -146,6 +150,14 @@ class Facts:
     """The effects that are to be copies of their inputs."""
     replaced: Mapping[str, Replaced] = field(default_factory=dict)
     """The databases that a standby has replaced, by effect."""
+    outside: frozenset[str] = frozenset()
+    """The effects that are in no topic."""
+    mirrors: frozenset[str] = frozenset()
+    """The applications that only copy records to topics."""
+    elsewhere: bool = False
+    """Whether an application connects to other clusters than the first one only, so that nothing sees what it reads."""
+    failed_tasks: frozenset[str] = frozenset()
+    """The applications of Kafka Connect with a connector or task that was failed at the end."""
     deliveries: int = DELIVERIES
     """How often share groups deliver a record (`group.share.delivery.count.limit` of the brokers)."""
 
@@ -186,6 +198,17 @@ class Facts:
         """Return the incarnation at a time, if it ended before the run did."""
         life = self.life(instance, at_us)
         return life if life and life.end_us is not None and life.end_us >= at_us else None
+
+    def of(self, effect: str) -> Facts:
+        """Return the facts about the applications that may do an effect: a mirror does none outside of topics."""
+        if effect not in self.outside or not self.mirrors:
+            return self
+        return replace(self, lives={name: of for name, of in self.lives.items() if _app(name) not in self.mirrors})
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether each application had a failed connector or task at the end."""
+        return {_app(name) for name in self.lives} <= self.failed_tasks != frozenset()
 
     @property
     def left_off(self) -> bool:

@@ -21,6 +21,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | unread, unfinished          | never fetched; fetched, and never committed past                          |
 |           | left_off                    | the same, and no instance ran any more: the last ones ended by themselves |
 |           | keeps_ending                | the same, and each instance ended by itself three times in a row          |
+|           | task_failed                 | the same, and a task of Kafka Connect was failed at the end               |
 | duplicate | not_idempotent              | fetched, its instance ended before a commit past it, fetched again        |
 |           | moved                       | fetched again by another instance before a commit past it, or that commit |
 |           |                             | was answered when the other instance had the partition                    |
@@ -68,6 +69,7 @@ from pyspark.sql import SparkSession
 from chaos.effects.receiver import LEFT
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
+from chaos.run.events import FAILED_TASK, read_events
 from chaos.scenario.resolve import Resolved
 from checks.effects.frames import Story, error, is_shared
 from checks.effects.seen import DELIVERIES, REJECT, Facts, Row, Seen, Wire, replaced_of
@@ -80,7 +82,7 @@ UNFETCHED = "its fetch is not seen on the wire"
 SUMMED: Row = {"kind": "input", "acked_us": None, "places": ()}
 """An input of a sum, as a finding of its own to look for."""
 TWICE = frozenset({"not_idempotent", "moved", "left_group", "repeated", "went_back", "set_back", "given_twice"})
-NEVER = frozenset({"commit_first", "skipped", "set_past", "unread", "not_owner", "unfinished"})
+NEVER = frozenset({"commit_first", "skipped", "set_past", "unread", "not_owner", "unfinished", "task_failed"})
 """Causes by which an input may be in a sum twice, or not at all."""
 MOST_WAYS = 20_000
 CHANGED = "a fault of the run had changed the answer with it"
@@ -123,6 +125,10 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
         copies=copies,
         replaced=replaced,
         deliveries=limit,
+        outside=frozenset(effect.name for effect in resolved.scenario.effects if effect.topic is None),
+        mirrors=frozenset(app.name for app in resolved.scenario.apps if app.connect and app.connect.mirrors),
+        elsewhere=any(not app.uses_primary and app.postgres is None for app in resolved.scenario.apps),
+        failed_tasks=frozenset(event["app"] for event in read_events(run) if event["kind"] == FAILED_TASK),
     )
     seen = wire.seen()
     for row, of_row in zip(chosen, seen, strict=False):
@@ -140,6 +146,9 @@ def _altered(facts: Facts) -> str:
 
 def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
     """Return the story of a finding. output: the topic of the effect, if it has one."""
+    if finding.get("effect") in facts.outside:
+        facts = facts.of(finding["effect"])
+        seen = replace(seen, fetches=[row for row in seen.fetches if _app(row) not in facts.mirrors])
     story = Story(finding, facts, output)
     fetches, commits, readers = _of_writers(seen, facts, output)
     if finding["kind"] == "missing":
@@ -259,8 +268,10 @@ def _app(row: Row) -> str:
 
 
 def _stopped(facts: Facts) -> str:
-    """Return why the application came to no end with any input, if its instances ended by themselves; or nothing."""
-    return "keeps_ending" if facts.keeps_ending else "left_off" if facts.left_off else ""
+    """Return why the application came to no end with an input, if its instances ended or its tasks failed."""
+    if facts.keeps_ending:
+        return "keeps_ending"
+    return "left_off" if facts.left_off else "task_failed" if facts.all_failed else ""
 
 
 def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen: Seen) -> tuple[str, str]:
@@ -275,6 +286,8 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
         story.change(change)
         return f"no member fetched it{' again' if fetches else ''}", "set_past"
     if not fetches:
+        if story.facts.elsewhere and story.finding.get("effect") in story.facts.outside:
+            return UNFETCHED, _stopped(story.facts)
         if not story.facts.certain:
             return UNFETCHED, ""
         if past:
@@ -296,7 +309,8 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
         end = story.end(last["instance"], last["answered_us"])
         none = "nobody accepted it" if is_shared(last) else "no commit passed it"
         ending = "no member fetched it again" if end else none
-        return ending, _stopped(story.facts) or "unfinished"
+        undone = "task_failed" if _app(last) in story.facts.failed_tasks else "unfinished"
+        return ending, _stopped(story.facts) or undone
     instance, at_us = past["instance"], past["asked_us"]
     life = story.facts.life(instance, at_us)
     own = [r for r in fetches if story.facts.same(r, life, instance) and r["answered_us"] <= at_us]

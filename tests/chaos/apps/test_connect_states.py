@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from chaos.apps.connect_states import sentences, states_of
+from chaos.apps.connect_states import failed_for_good, sentences, states_of
 from chaos.setup.connect import Connect
 
 CAUSE = "java.io.IOException: disk full."
@@ -33,6 +33,12 @@ def test_a_task_that_failed_is_named_with_its_first_cause_and_its_end(last, show
     records += [said("task-a-b-1", state, at) for state, at in last]
     begin = "Task 1 of connector a-b of sink failed 5.2 s after the start of the load"
     assert sentences_of(*records) == [f"{begin}, {shown}: {CAUSE}"]
+
+
+@pytest.mark.parametrize(("last", "failed"), [("FAILED", True), ("RUNNING", False), ("UNASSIGNED", False)])
+def test_a_task_that_is_failed_at_the_end_is_failed_for_good(last, failed):
+    records = [said("task-a-0", last, 3), said("task-a-0", "FAILED", 2), said("task-a-1", "RUNNING", 1)]
+    assert failed_for_good(states_of(records)) == failed
 
 
 def test_a_connector_that_failed_before_the_load_and_without_a_trace_is_named():

@@ -222,6 +222,21 @@ def test_a_program_that_does_not_trust_the_relay_is_told_how(started, said):
         one.apps.start()
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'KafkaError{code=TOPIC_AUTHORIZATION_FAILED,val=29,str="Subscribed topic not available: primary.orders"}',
+        "org.apache.kafka.common.errors.GroupAuthorizationException: Not authorized to access group: billing",
+        "kafka server: The client is not authorized to access this topic",
+    ],
+)
+def test_a_program_without_a_right_is_told_which_is_missing(started, said):
+    with started(command=[sys.executable, "-c", f"raise SystemExit({said!r})"], restart={"policy": "never"}) as one:
+        one.apps._launch(one.apps._apps["billing"], 1)
+        eventually(lambda: one.apps.instance("billing/1").exit_code == 1)
+        assert "refuse it for lack of a right" in one.apps.instance("billing/1").describe_exit()
+
+
 def test_a_program_that_cannot_be_run_is_refused_before_the_start(tmp_path):
     with pytest.raises(UsageError, match=r"mine.yaml:1: apps.billing.command: there is no program 'no-such-program'"):
         Started(tmp_path / "x", command=["no-such-program"])

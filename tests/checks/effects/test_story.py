@@ -358,6 +358,7 @@ def test_a_database_was_replaced_if_the_promotion_of_its_standby_is_proven(phase
 DONE = Life("billing/2", 0, at(12.5), "ended by itself (exit code 0)")
 LOOP = [Life("billing/2", at(s), at(s + 0.5), "ended by itself (exit code 1)") for s in (11.9, 13, 14)]
 AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended by itself (exit code 0)")]}
+WORKS = {"billing/2": [Life("billing/2", 0)]}
 
 
 @pytest.mark.parametrize(
@@ -424,6 +425,10 @@ AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended 
         ("unread", facts({"billing/2": [*LOOP, *KILLED["billing/2"]]}), {}),
         ("unfinished", facts({"billing/2": [DONE, Life("billing/2", at(14))]}), {"fetches": FETCHED}),
         ("unread", facts({"billing/2": [DONE], "billing/1": [Life("billing/1", 0)]}), {}),
+        ("task_failed", replace(facts(WORKS), failed_tasks=frozenset({"billing"})), {"fetches": FETCHED}),
+        ("task_failed", replace(facts(WORKS), failed_tasks=frozenset({"billing"})), {}),
+        ("unfinished", replace(facts(WORKS), failed_tasks=frozenset({"sink"})), {"fetches": FETCHED}),
+        ("unread", replace(facts(WORKS), failed_tasks=frozenset({"sink"})), {}),
         ("", facts(certain=False), {}),
         ("", facts(), {"fetches": [*FETCHED, fetch("audit/1", 12.2)], "commits": PAST} | {"writes": []}),
     ],
@@ -437,6 +442,23 @@ def test_the_cause_of_a_missing_effect(cause, known, seen):
         assert words.endswith(CAUSES[cause].text)
     else:
         assert "not seen" in words
+
+
+@pytest.mark.parametrize(
+    ("lives", "elsewhere", "cause", "words"),
+    [
+        ({"billing/2": LOOP}, True, "keeps_ending", "its fetch is not seen on the wire"),
+        (WORKS, True, "", "its fetch is not seen on the wire"),
+        (WORKS, False, "unread", "no member fetched it"),
+    ],
+)
+def test_a_mirror_that_fetched_an_input_does_nothing_outside_of_topics(lives, elsewhere, cause, words):
+    mirror = {"mirror/1": [Life("mirror/1", 0)]}
+    known = replace(facts(lives | mirror), outside=frozenset({"invoices"}), mirrors=frozenset({"mirror"}))
+    known = replace(known, elsewhere=elsewhere)
+    row, said = story("missing", known, fetches=[fetch("mirror/1", 12.3)])
+    assert (row["cause"], row["frames"]) == (cause, [])
+    assert words in said
 
 
 @pytest.mark.parametrize(
