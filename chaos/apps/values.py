@@ -16,7 +16,7 @@ from chaos.setup.names import PRIMARY
 from chaos.setup.placeholders import HTTP, PORT, ROWS, STORES, TOPIC, base_of, cluster_in
 
 Logins = tuple[Access | None, Access | None]
-"""How clients log in to a cluster, and how an application does that may do anything; None for plain connections."""
+"""The logins of clients and of a superuser at a cluster; None for plain connections."""
 NO_PASSWORDS = {"password": "", "key_password": ""}
 
 

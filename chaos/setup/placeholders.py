@@ -51,7 +51,7 @@ SECRETS = frozenset({"password", "key_password", "store_password"})
 LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key", "key_password"}) | STORES
 """The placeholders that only a secured cluster fills."""
 OF_CLUSTER = LOGIN | {"bootstrap", "protocol"}
-"""The placeholders of the cluster of an application, which `.NAME` makes those of another cluster."""
+"""The placeholders with another value at each cluster: the application's own cluster, or with `.NAME` the named one."""
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
 
 

@@ -230,7 +230,7 @@ def test_a_program_that_does_not_trust_the_relay_is_told_how(started, said):
         "kafka server: The client is not authorized to access this topic",
     ],
 )
-def test_a_program_without_a_right_is_told_which_is_missing(started, said):
+def test_a_program_without_a_right_has_a_hint_what_is_missing(started, said):
     with started(command=[sys.executable, "-c", f"raise SystemExit({said!r})"], restart={"policy": "never"}) as one:
         one.apps._launch(one.apps._apps["billing"], 1)
         eventually(lambda: one.apps.instance("billing/1").exit_code == 1)
