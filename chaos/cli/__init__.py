@@ -17,9 +17,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import typer
+from typer._click.exceptions import NoArgsIsHelpError
+from typer._click.exceptions import UsageError as Misuse  # typer exports its subclasses only
 from typer.core import TyperCommand, TyperGroup
 
-from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
+from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError, UsageError
 
 STARTED = time.monotonic()
 """When the command began, with its imports still to come."""
@@ -102,6 +104,16 @@ class LazyGroup(TyperGroup):
         """Return name, command and remaining arguments of a command line, with the real command."""
         name, _, remaining = super().resolve_command(ctx, args)
         return name, _load(str(name)), remaining
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command. A mistake in its options is one line, as any other mistake, and no box."""
+        try:
+            return super().invoke(ctx)
+        except NoArgsIsHelpError:
+            raise
+        except Misuse as e:
+            mistake = " ".join(e.format_message().split()).rstrip(".")
+            raise UsageError(f"{mistake}; `{(e.ctx or ctx).command_path} --help` shows what there is") from None
 
 
 def _load(name: str) -> Any:

@@ -33,12 +33,20 @@ _HOSTNAME = "ssl.endpoint.identification.algorithm"
 
 
 def existing_cluster(conn_id: str | None) -> list[str]:
-    """Return the cluster of a connection as overrides; put its secrets into the environment of this process."""
+    """Return the cluster of a connection as overrides; put its secrets into the environment of this process.
+
+    Raises `UsageError` if the connection does not exist, or is not of a cluster.
+    """
     if not conn_id:
         return []
     from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
 
-    return overrides(conn_id, settings(Connection.get(conn_id)), os.environ)
+    try:
+        connection = Connection.get(conn_id)
+    except AirflowNotFoundException:
+        raise UsageError(f"there is no Airflow connection {conn_id!r}") from None
+    return overrides(conn_id, settings(connection), os.environ)
 
 
 def settings(connection: Any) -> dict[str, Any]:

@@ -1,29 +1,39 @@
-"""A command of Aftershock as a process that outlives the task that starts it, and the trigger that waits for its end.
+"""A command of Aftershock as a process that a task starts, and the trigger that waits for its end.
 
-The process leads a new session: neither the end of the task nor the end of the worker ends it. The folder of a job has
+The process leads a new session. It begins when the task has written `job.json`, and until the task lets it go, it ends
+with the task, whatever ends the task: SIGKILL, too. A deferred task lets it go first; then neither the end of the task
+nor the end of the worker ends it. The folder of a job has
 
+    job.json     the fields of the `Job`
     output.log   what the command says on stderr: stages, and the one line of an error
     result.json  what it prints with --json
     exit         its exit code; absent if it was killed
+
+A task removes the folder when it has taken the verdict. So a folder that another try of the task finds is one that no
+task took the verdict from, see `taken_over`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from chaos.install.locations import PREFIX, python_path
 from chaos.processes.process import ProcessId
+from chaos.run.directory import write_atomically
 from chaos.wait import wait_until
 from dags.provider.slots import ELSEWHERE_S
 
@@ -31,10 +41,20 @@ LOOK_S = 1.0
 """Seconds between two looks at the output."""
 END_S = 25.0
 """Seconds for the command to end its brokers; Airflow gives `on_kill` of a trigger 30 s."""
-_SHELL = (
-    'trap : INT TERM; "$@" >"$0/result.json" 2>"$0/output.log" </dev/null; echo $? >"$0/.exit"; mv "$0/.exit" "$0/exit"'
-)
-"""Runs a command and keeps its exit code. The trap is of the shell alone: the command gets the signal of the group."""
+VERDICTS = (0, 1, 3)
+"""The exit codes of a command that gave a verdict."""
+_SHELL = """
+trap : INT TERM
+exec 3<&0 </dev/null
+read -r begin <&3 || exit 1
+(read -r let_go <&3 || kill -INT 0) &
+"$@" >"$0/result.json" 2>"$0/output.log" 3<&-
+echo $? >"$0/.exit"; mv "$0/.exit" "$0/exit"
+kill $! 2>/dev/null
+"""
+"""Runs a command and keeps its exit code. Its input is a pipe from the task: a line begins, another one lets it go, and
+without a line its end interrupts the group. The trap is of the shell alone: the command gets the signal of the group.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,11 +66,20 @@ class Job:
     process: str
     host: str
     """The machine."""
+    asked: str = ""
+    """A digest of the question: tries of a task that ask the same have the same."""
 
     @classmethod
     def start(
-        cls, folder: Path, results: Path, arguments: Sequence[str], *, directory: str | None, env: Mapping[str, str]
-    ) -> Job:
+        cls,
+        folder: Path,
+        results: Path,
+        arguments: Sequence[str],
+        *,
+        asked: str = "",
+        directory: str | None,
+        env: Mapping[str, str],
+    ) -> tuple[Job, Leash]:
         """Start `aftershock ARGUMENTS` in a directory; `env` is added to the environment. Raises `OSError`."""
         folder.mkdir(parents=True)
         command = [sys.executable, "-m", f"{PREFIX}chaos", *arguments]
@@ -58,13 +87,26 @@ class Job:
             ["/bin/sh", "-c", _SHELL, str(folder), *command],
             env={**os.environ, "PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", **env},
             cwd=directory,
+            stdin=subprocess.PIPE,
             # the supervisor of the task counts it as running while a process holds its output
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        return cls(str(folder), str(results), str(ProcessId.of(popen.pid)), socket.gethostname())
+        assert popen.stdin is not None  # a pipe
+        job = cls(str(folder), str(results), str(ProcessId.of(popen.pid)), socket.gethostname(), asked)
+        write_atomically(folder / "job.json", json.dumps(asdict(job)))
+        leash = Leash(popen.stdin)
+        leash.begin()
+        return job, leash
+
+    @classmethod
+    def read(cls, folder: Path) -> Job | None:
+        """Return the job of a folder; None if its task ended before the command began."""
+        try:
+            return cls(**json.loads((folder / "job.json").read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
 
     @property
     def is_here(self) -> bool:
@@ -84,7 +126,14 @@ class Job:
 
     def printed(self) -> str:
         """Return what the command printed: a result as JSON, or nothing."""
-        return (Path(self.folder) / "result.json").read_text(encoding="utf-8")
+        try:
+            return (Path(self.folder) / "result.json").read_text(encoding="utf-8")
+        except FileNotFoundError:  # another try of the task removed it
+            return ""
+
+    def judged(self) -> bool:
+        """Return whether the command has ended with a verdict."""
+        return self.code() in VERDICTS and bool(self.printed())
 
     def lines(self, begin: int = 0) -> tuple[list[str], int]:
         """Return the complete lines of the output from a position, and the position behind them, in bytes."""
@@ -97,11 +146,58 @@ class Job:
         whole = found[: found.rfind(b"\n") + 1]
         return whole.decode(errors="replace").splitlines(), begin + len(whole)
 
-    def end(self) -> None:
-        """Interrupt the command, which ends everything that it started, and wait for its end."""
+    def end(self) -> bool:
+        """Interrupt the command, which ends everything that it started, and wait for its end.
+
+        Returns False if it had ended before. Raises `WaitTimeout`.
+        """
         process = ProcessId.parse(self.process)
-        if process.signal_group(signal.SIGINT):
-            wait_until(self.ended, END_S, "the command still ends its brokers; their reaper goes on with it")
+        if self.ended() or not process.signal_group(signal.SIGINT):
+            return False
+        wait_until(self.ended, END_S, "the command still ends its brokers; their reaper goes on with it")
+        return True
+
+    def discard(self) -> None:
+        """End the command, and remove its folder: no task takes its verdict. Raises `WaitTimeout`."""
+        self.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Leash:
+    """What ends a command with the task that holds it: a pipe, which ends with its last holder."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+
+    def begin(self) -> None:
+        """Let the command begin."""
+        self._pipe.write(b"begin\n")
+        self._pipe.flush()
+
+    def let_go(self) -> None:
+        """Let the command go on without the task."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self._pipe.write(b"go on\n")
+            self._pipe.close()
+
+
+def taken_over(folders: Iterable[Path], asked: str, say: Callable[[str], None]) -> Job | None:
+    """Return the job of an earlier try that ended with a verdict which no task took; end and remove all other ones.
+
+    folders: of the earlier tries, whose tasks were killed, or reset with their scheduler. asked: the question of this
+    try; the verdict on another question is not taken. say: takes a line about a run that was ended. Raises
+    `WaitTimeout`.
+    """
+    found = None
+    for folder in folders:
+        job = Job.read(folder)
+        if job and found is None and job.is_here and job.asked == asked and job.judged():
+            found = job
+            continue
+        if job and job.is_here and job.end():
+            say(f"an earlier try of this task left the run in {job.results}; it was ended, and a new one begins")
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
 
 
 class JobTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for mypy here
@@ -141,4 +237,5 @@ class JobTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for 
         """End the command: somebody cleared the task, or marked it. Not called when the triggerer restarts."""
         job = Job(**self.job)
         if job.is_here:
-            await asyncio.to_thread(job.end)
+            self.log.warning("the run in %s ends with this task", job.results)
+            await asyncio.to_thread(job.discard)

@@ -20,18 +20,24 @@ again, and `regressions`: what became worse with this run. It updates the assets
 pass, `aftershock/<name>/pass`; the name is the scenario, the gate or the application. A verdict is never tried again.
 Waiting for a slot (`slots`) holds no worker, and with `deferrable=True` neither does the run: the command goes on as a
 process on the worker's machine, and the triggerer waits for its end. Workers on several machines: see `workers`.
+
+A run ends with its task: after a time-out, if somebody clears or marks the task, and if its process is killed. Airflow
+starts a task again if `retries` say so, or if its scheduler was killed: this try takes the verdict of a run that has
+ended meanwhile, and ends any other one before it begins a new one (`job.taken_over`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,16 +46,48 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.provider.connections import existing_cluster, spark_master
-from dags.provider.job import LOOK_S, Job, JobTrigger
-from dags.provider.outcome import BEGAN, SECTIONS, ReportLink, asset, default_runs_dir, report_url, runs_of, summary
+from dags.provider.job import LOOK_S, Job, JobTrigger, Leash, taken_over
+from dags.provider.outcome import (
+    BEGAN,
+    SECTIONS,
+    ReportLink,
+    asset,
+    default_runs_dir,
+    masked,
+    report_url,
+    runs_of,
+    summary,
+    task_failure,
+)
 from dags.provider.slots import POOL, slots_with
 from dags.provider.workers import VARIABLE, queue_arguments
 
-JOB = "job"
-"""The XCom key of the started command."""
 OURS = frozenset({"into", "runs-dir", "json", "plan", "judge", "cell", "timings"})
 """Options that an operator sets, or that give no verdict."""
 Options = Mapping[str, Any]
+
+
+class Hidden(Mapping[str, str]):
+    """Variables of which Airflow shows the names."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> str:
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def __repr__(self) -> str:
+        return str(self.serialize())
+
+    def serialize(self) -> dict[str, str]:
+        """Return what Airflow keeps and shows as the rendered template."""
+        return dict.fromkeys(self._variables, "***")
 
 
 class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not typed for mypy here
@@ -84,9 +122,11 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         pool = POOL if self.starts_clusters and os.environ.get("AFTERSHOCK_POOL") else {}
         super().__init__(**{**queue_arguments(), **pool, "retries": 0, **kwargs})
         self.options = check_options(options or {}, *self.commands)
-        self.runs_dir, self.run_id, self.directory, self.env = runs_dir, run_id, directory, dict(env or {})
+        self.runs_dir, self.run_id, self.directory = runs_dir, run_id, directory
+        self.env: Mapping[str, str] = dict(env or {})
         self.fail_unless_pass, self.deferrable = fail_unless_pass, deferrable
         self._job: Job | None = None
+        self._leash: Leash | None = None
         self._folder: str | None = None
 
     def verb(self) -> str:
@@ -123,28 +163,28 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         """Return the options that place the results."""
         return [] if self.options.get("resume") else ["--into", str(folder)]
 
-    def given(self) -> Options:
-        """Return the options of the command, with what a connection adds."""
-        return self.options
+    def given(self, options: Options) -> Options:
+        """Return options with what the other fields add, such as the cluster of a connection."""
+        return options
 
     def execute(self, context: Any) -> Any:
         """Start the command, and wait for it or defer."""
         ti = context["ti"]
-        name = f"{ti.dag_id} {ti.run_id} {ti.task_id} {ti.map_index}"
-        slots = slots_with(name) if self.starts_clusters else None
-        folder = self.folder()
-        line = [self.verb(), *words(self.given()), *self.placed(folder), "--json", *self.arguments()]
-        self.log.info("%s", shlex.join(["aftershock", *line]))
+        for name in self.filled:
+            if (value := getattr(self, name)) is not None and not str(value).strip():
+                raise AirflowFailException(f"nothing was started: {name} of {self.task_id} is empty")
         if self.directory and not Path(self.directory).is_dir():
             raise AirflowFailException(f"the directory {self.directory} does not exist on {socket.gethostname()}")
-        job = self._job = Job.start(self._job_folder(folder, ti), folder, line, directory=self.directory, env=self.env)
-        if slots:
-            from chaos.processes.process import ProcessId
-
-            slots.hand_on(name, ProcessId.parse(job.process))
-        ti.xcom_push(BEGAN, str(folder))
-        ti.xcom_push(JOB, asdict(job))
+        with task_failure():
+            if done := taken_over(self._earlier(ti), self._asked(context), self.log.warning):
+                self.log.info("an earlier try of this task ran it to the end: %s", done.results)
+                ti.xcom_push(BEGAN, done.results)
+                return self.finish(context, {"job": asdict(done), "read": 0})
+            job, leash = self._start(context)
+        self._job, self._leash = job, leash
+        ti.xcom_push(BEGAN, job.results)
         if self.deferrable:
+            leash.let_go()
             self._defer(job, 0)
         read = 0
         while True:
@@ -153,6 +193,41 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
             if ended:
                 return self.finish(context, {"job": asdict(job), "read": read})
             time.sleep(LOOK_S)
+
+    def _start(self, context: Any) -> tuple[Job, Leash]:
+        """Take a slot, or defer, and start the command."""
+        ti = context["ti"]
+        name = _name(ti)
+        slots = slots_with(name) if self.starts_clusters else None
+        folder = self.folder()
+        placed = [*self.placed(folder), "--json", *self.arguments()]
+        self.log.info("%s", self.line(placed))
+        try:
+            job, leash = Job.start(
+                self._tasks() / f"{_key(ti)}-{ti.try_number}",
+                folder,
+                [self.verb(), *words(self.given(self.options)), *placed],
+                asked=self._asked(context),
+                directory=self.directory,
+                env=self.env,
+            )
+        except OSError as e:
+            raise AirflowFailException(f"nothing was started on {socket.gethostname()}: {e}") from None
+        if slots:
+            from chaos.processes.process import ProcessId
+
+            slots.hand_on(name, ProcessId.parse(job.process))
+        return job, leash
+
+    def line(self, placed: Sequence[str]) -> str:
+        """Return the command line for the log, without secrets that Airflow knows. placed: its end."""
+        # masked before they are encoded or quoted: Airflow does not find a secret that looks different
+        return shlex.join(masked(["aftershock", self.verb(), *words(self.given(masked(self.options))), *placed]))
+
+    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
+        """Render, and hide the values of `env`: Airflow knows few of the secrets among them."""
+        super().render_template_fields(context, jinja_env)
+        self.env = Hidden(self.env)
 
     def resume(self, context: Any, event: Any = None) -> Any:
         """Start after a wait for a slot. Airflow calls it with the event of the trigger."""
@@ -189,15 +264,17 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
     def on_kill(self) -> None:
         """End the command with everything that it started."""
         if self._job:
-            self._job.end()
+            self._end(self._job)
 
     def resume_execution(self, next_method: str, next_kwargs: Any, context: Any) -> Any:
         """Go on after a trigger; if it ran into a time-out or broke, end the command."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except AirflowException:
-            if next_method == "__fail__" and (job := context["ti"].xcom_pull(task_ids=self.task_id, key=JOB)):
-                Job(**job).end()
+            if next_method == "__fail__":
+                for folder in self._earlier(context["ti"]):
+                    if job := Job.read(folder):
+                        self._end(job)
             raise
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
@@ -208,11 +285,26 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
     get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
 
-    def _job_folder(self, folder: Path, ti: Any) -> Path:
-        """Return the folder of the command's output. Tasks that go on with one folder, such as cells, run at once."""
-        mapped = [str(ti.map_index)] if ti.map_index >= 0 else []
-        name = "-".join([folder.name, ti.task_id, *mapped, str(ti.try_number)])
-        return Path(self.runs_dir or default_runs_dir()).absolute() / ".tasks" / name
+    def _tasks(self) -> Path:
+        return Path(self.runs_dir or default_runs_dir()).absolute() / ".tasks"
+
+    def _earlier(self, ti: Any) -> list[Path]:
+        """Return the folders of the commands that earlier tries of this task started, or this one."""
+        return sorted(self._tasks().glob(f"{_key(ti)}-*"))
+
+    def _asked(self, context: Any) -> str:
+        """Return a digest of the question. A task that somebody clears asks it again, and so does a new DAG run."""
+        ti, run = context["ti"], context["dag_run"]
+        asked = [run.start_date, ti.max_tries, self.directory, self.verb(), words(self.options), self.arguments()]
+        return sha256(repr(asked).encode()).hexdigest()
+
+    def _end(self, job: Job) -> None:
+        """End a command, and say it in a line."""
+        if not job.is_here:
+            return
+        self.log.warning("the run in %s ends with this task", job.results)
+        with task_failure():
+            job.discard()
 
     def _defer(self, job: Job, read: int) -> None:
         self.defer(trigger=JobTrigger(asdict(job), read), method_name="finish", timeout=self.execution_timeout)
@@ -226,9 +318,10 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
     def _found(self, job: Job) -> dict[str, Any]:
         """Return the verdict of a command. Raises `AirflowFailException` with its last line if it gave none."""
-        code, lines = job.code(), job.lines()[0]
-        if code not in (0, 1, 3) or not job.printed():
-            last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        if not Path(job.folder).is_dir():
+            raise AirflowFailException(f"the run in {job.results} was ended with this task, or by another try of it")
+        if not job.judged():
+            code, last = job.code(), _last(job.lines()[0])
             ended = "was killed" if code is None else f"ended with exit code {code}"
             raise AirflowFailException(f"{self.verb()} gave no verdict, it {ended}: {last}")
         from chaos.history.recording import new_regressions
@@ -246,6 +339,7 @@ class AftershockRunOperator(AftershockOperator):
     """
 
     commands = ("run",)
+    filled = ("scenario", "kafka_conn_id", "spark_conn_id")
     template_fields = ("scenario", "kafka_conn_id", *AftershockOperator.template_fields)
 
     def __init__(
@@ -259,19 +353,21 @@ class AftershockRunOperator(AftershockOperator):
         """Return the scenario."""
         return self.scenario
 
-    def given(self) -> Options:
+    def given(self, options: Options) -> Options:
         """Return the options, with the cluster of the Kafka connection and the master of the Spark connection."""
-        sets = [*_several(self.options.get("set")), *existing_cluster(self.kafka_conn_id)]
-        return {**self.options, "set": sets, **_spark(self.spark_conn_id)}
+        sets = [*_values("set", options.get("set")), *existing_cluster(self.kafka_conn_id)]
+        return {**options, "set": sets, **_spark(self.spark_conn_id)}
 
 
 class AftershockTestOperator(AftershockOperator):
     """Tests an application, unmodified: under faults, with inputs like the samples (option `samples`).
 
-    command: of the application, as a shell's words or a list; it runs in `directory`. application: its name.
+    command: of the application, as a shell's words or a list; it runs in `directory`. application: its name. The
+    application has the variables of `env`, too; the option `env` is kept in the file of the scenario.
     """
 
     commands = ("test",)
+    filled = ("command",)
     template_fields = ("command", "application", *AftershockOperator.template_fields)
 
     def __init__(self, *, command: str | Sequence[str], application: str | None = None, **kwargs: Any) -> None:
@@ -289,9 +385,9 @@ class AftershockTestOperator(AftershockOperator):
         """Return the command of the application."""
         return ["--", *(shlex.split(self.command) if isinstance(self.command, str) else self.command)]
 
-    def given(self) -> Options:
+    def given(self, options: Options) -> Options:
         """Return the options, with the name of the application."""
-        return {**self.options, **({"name": self.application} if self.application else {})}
+        return {**options, **({"name": self.application} if self.application else {})}
 
 
 class AftershockGateOperator(AftershockOperator):
@@ -318,9 +414,9 @@ class AftershockGateOperator(AftershockOperator):
         """Return the gate; a planned folder knows it."""
         return ["--", self.gate] if self.gate else []
 
-    def given(self) -> Options:
+    def given(self, options: Options) -> Options:
         """Return the options, with the cell."""
-        return {**self.options, "cell": self.cell}
+        return {**options, "cell": self.cell}
 
     def _found(self, job: Job) -> dict[str, Any]:
         """Return the verdict of the gate, or of the cell: the gate has none before its last cell."""
@@ -338,6 +434,7 @@ class AftershockProveOperator(AftershockOperator):
     """Tries whether the promises of an application's settings hold. app: its app.yaml; None continues `resume`."""
 
     commands = ("prove",)
+    filled = ("app",)
     template_fields = ("app", *AftershockOperator.template_fields)
 
     def __init__(self, *, app: str | None, **kwargs: Any) -> None:
@@ -363,6 +460,7 @@ class AftershockIncidentOperator(AftershockOperator):
     """
 
     commands = ("replay", "repeat", "ab", "shrink", "bisect")
+    filled = ("source",)
     template_fields = ("action", "source", *AftershockOperator.template_fields)
 
     def __init__(self, *, action: str, source: str, **kwargs: Any) -> None:
@@ -400,6 +498,7 @@ class AftershockAuditOperator(AftershockOperator):
     """Audits an earlier run again, from its ledger to the verdict, without Kafka."""
 
     commands = ("audit",)
+    filled = ("run_dir", "spark_conn_id")
     starts_clusters = False
     template_fields = ("run_dir", *AftershockOperator.template_fields)
 
@@ -419,14 +518,32 @@ class AftershockAuditOperator(AftershockOperator):
         """Return nothing: the results are in the run directory."""
         return []
 
-    def given(self) -> Options:
+    def given(self, options: Options) -> Options:
         """Return the options, with the master of the Spark connection."""
-        return {**self.options, **_spark(self.spark_conn_id)}
+        return {**options, **_spark(self.spark_conn_id)}
+
+
+def _name(ti: Any) -> str:
+    """Return the name of a task in a DAG run: as holder of a slot, and of all tries."""
+    return f"{ti.dag_id} {ti.run_id} {ti.task_id} {ti.map_index}"
+
+
+def _key(ti: Any) -> str:
+    """Return the begin of the names of the folders of a task in a DAG run."""
+    readable = re.sub(r"[^A-Za-z0-9_]", "_", ti.task_id)[:60]
+    return f"{readable}-{sha256(_name(ti).encode()).hexdigest()[:12]}"
 
 
 def _spark(conn_id: str | None) -> dict[str, str]:
     master = spark_master(conn_id) if conn_id else None
     return {"spark-master": master} if master else {}
+
+
+def _last(lines: Sequence[str]) -> str:
+    """Return the error at the end of an output as one line, or the last line that says something."""
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [n for n, line in enumerate(said) if line.startswith("error:")]
+    return " ".join(said[errors[-1] if errors else -1 :]) or "it said nothing"
 
 
 def check_options(options: Options, *commands: str) -> dict[str, Any]:
@@ -447,7 +564,12 @@ def check_options(options: Options, *commands: str) -> dict[str, Any]:
 
 def words(options: Options) -> list[str]:
     """Return options as the command line takes them."""
-    return [word for name, value in options.items() for one in _several(value) for word in _word(name, one)]
+    return [word for name, value in options.items() for one in _values(name, value) for word in _word(name, one)]
+
+
+def _values(name: str, value: Any) -> list[Any]:
+    # without a change that a template leaves empty, the run would be another one than the one that is asked for
+    return [""] if name == "set" and value == "" else _several(value)
 
 
 def _word(name: str, value: Any) -> list[str]:
@@ -455,7 +577,7 @@ def _word(name: str, value: Any) -> list[str]:
 
 
 def _several(value: Any) -> list[Any]:
-    """Return the values of an option: none for None and False, NAME=VALUE each for a mapping."""
+    """Return the values of an option: none for None, False and an empty text, NAME=VALUE each for a mapping."""
     if value is None or value is False or value == "":
         return []
     if isinstance(value, Mapping):

@@ -138,7 +138,7 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
                 resolve_name(arguments.pop("notifier"))(**arguments)({**context, **ours})
             except Exception as e:
                 name = notifier.get("notifier") if isinstance(notifier, dict) else notifier
-                errors.append(_masked(f"{name}: {type(e).__name__}: {e}"))
+                errors.append(masked(f"{name}: {type(e).__name__}: {e}"))
                 self.log.exception("a notifier failed")
         folder = self._folder(context)
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
             **{name: run[name] for name in ("verdict", "sentence", "run_dir", "report")},
             "dag_run": str(context.get("run_id", "")),
         }
-        return {name: _masked(value) for name, value in values.items()}
+        return {name: masked(value) for name, value in values.items()}
 
     def _folder(self, context: Any) -> Path:
         params = getattr(context.get("dag_run"), "conf", None) or {}  # a callback may get none
@@ -200,11 +200,11 @@ _VARIABLES = ("headline", "message", "verdict", "sentence", "regressions", "repo
 names of topics may contain markup, which mails and chats render."""
 
 
-def _masked(text: str) -> str:
-    """Return a text with the secrets masked that this process got from Airflow's connections and variables."""
+def masked(value: Any) -> Any:
+    """Return a value with the secrets masked that this process got from Airflow's connections and variables."""
     from airflow.sdk._shared.secrets_masker import redact
 
-    return str(redact(text))
+    return redact(value)
 
 
 @contextmanager

@@ -88,6 +88,8 @@ def test_a_path_that_is_no_run_directory_is_refused(tmp_path, content):
 def test_usage_errors_exit_with_2(tmp_path):
     assert "No such option" in refused(tmp_path, "run", "clean-run", "--sed", "1")
     assert refused(tmp_path, "fly")
+    wrong = refused(tmp_path, "run", "clean-run", "--seed", "abc")
+    assert "error: Invalid value for '--seed': " in wrong and "─" not in wrong  # a line, and no box
 
 
 def test_help_gives_an_example_for_every_command():

@@ -4,7 +4,8 @@
     approve -> break_staging
 
 Both scenarios run, whatever the other one finds. `what_is_new` fails with the verdicts that are no pass and the times
-that became worse since the runs before, so that Airflow notifies.
+that became worse since the runs before, so that Airflow notifies. `break_staging` is green only after a yes and a pass:
+a no, or no answer in time, fails it, and nothing is broken.
 """
 
 from datetime import datetime, timedelta
@@ -41,8 +42,9 @@ with DAG("break_staging", schedule=None, tags=["example"]) as asked:
     approve = ApprovalOperator(
         task_id="approve",
         subject="Kill a broker of the staging cluster now?",
-        body="It is started again after the proof; clients see an election. Rejecting skips the test.",
-        execution_timeout=timedelta(hours=8),
+        body="It is started again after the proof; clients see an election. Rejecting ends this run as failed.",
+        response_timeout=timedelta(hours=8),
+        fail_on_reject=True,  # else the run is green, although nothing was tested
     )
     break_staging = AftershockRunOperator(
         task_id="break_staging",
