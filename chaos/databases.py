@@ -76,9 +76,14 @@ def engine_of(url: URL, connect_s: int) -> Engine:
 
 def scrubber(url: str) -> Scrubber:
     """Return what replaces the URL and the password in it, in messages."""
+    return Scrubber(secrets_in(url))
+
+
+def secrets_in(url: str) -> list[str]:
+    """Return a URL with a password, and the password; nothing for another text."""
     written = [*_PASSWORD.findall(url), *_parsed_passwords(url)]
     passwords = {form for password in written for form in (password, unquote(password), unquote_plus(password))}
-    return Scrubber([*([url] if passwords else []), *passwords])
+    return [*([url] if passwords else []), *passwords]
 
 
 def _parsed_passwords(url: str) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from chaos.databases import secrets_in
 from chaos.kafka.security import Access, Security
 from chaos.processes.ports import free_ports
 from chaos.run.directory import Run
@@ -18,6 +20,14 @@ from chaos.setup.placeholders import HTTP, PORT, ROWS, STORES, TOPIC, base_of, c
 Logins = tuple[Access | None, Access | None]
 """The logins of clients and of a superuser at a cluster; None for plain connections."""
 NO_PASSWORDS = {"password": "", "key_password": ""}
+SECRETS = "AFTERSHOCK_SECRETS"
+"""An environment variable: the names of other ones, with values that no log may show."""
+
+
+def secrets_of(env: Mapping[str, str]) -> list[str]:
+    """Return the secrets that an environment names, and the passwords of URLs among them."""
+    named = [env[name] for name in env.get(SECRETS, "").split() if name in env]
+    return [secret for value in named for secret in (value, *secrets_in(value))]
 
 
 class Values:
@@ -45,6 +55,7 @@ class Values:
         used = [access for pair in logins.values() for access in pair if access]
         self.secrets = [*dict.fromkeys(text for access in used for text in access.secrets)]
         self.secrets += [self._store_password] if used else []
+        self.secrets += secrets_of(os.environ)
 
     def of(self, app: App, number: int, folder: Path) -> Mapping[str, str]:
         """Return the values of an instance by placeholder; files that they name are written into its folder."""

@@ -209,7 +209,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
                 [self.verb(), *words(self.given(self.options)), *placed],
                 asked=self._asked(context),
                 directory=self.directory,
-                env=self.env,
+                env={**self.env, **self._secrets()},
             )
         except OSError as e:
             raise AirflowFailException(f"nothing was started on {socket.gethostname()}: {e}") from None
@@ -218,6 +218,14 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
             slots.hand_on(name, ProcessId.parse(job.process))
         return job, leash
+
+    def _secrets(self) -> dict[str, str]:
+        """Return the variable that names the secrets in `env`: what Airflow masks, and URLs with a password."""
+        from chaos.apps.values import SECRETS
+        from chaos.databases import secrets_in
+
+        shown = masked(dict(self.env))
+        return {SECRETS: " ".join(n for n, value in self.env.items() if shown[n] != value or secrets_in(value))}
 
     def line(self, placed: Sequence[str]) -> str:
         """Return the command line for the log, without secrets that Airflow knows. placed: its end."""

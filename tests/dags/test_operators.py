@@ -187,7 +187,7 @@ with DAG("d"):
     folder = op.AftershockRunOperator(task_id="folder", scenario="clean-run", runs_dir="/dev/null/{{ params.secret }}")
     hidden = op.AftershockRunOperator(
         task_id="hidden", scenario="clean-run", options={"set": {"a": ["{{ params.secret }}"]}},
-        env={"LOGIN": "{{ params.secret }}"},
+        env={"LOGIN": "{{ params.secret }}", "DB": "postgresql://u:50%25@h/d", "TOPIC": "orders"},
     )
 lines = ["  1.0 s  loading", "error: x.yaml is not a valid scenario:", "  --set seed: not a number", ""]
 hidden.render_template_fields(given, hidden.dag.get_template_env())
@@ -195,7 +195,8 @@ print(json.dumps({
     "refused": [refused(empty), refused(cluster), refused(missing), refused(folder)],
     "last": [op._last(lines), op._last(lines[:1]), op._last([])],
     "shown": _serialize_rendered_fields(hidden)["env"],
-    "used": dict(hidden.env) == {"LOGIN": SECRET},
+    "used": hidden.env["LOGIN"] == SECRET,
+    "named": hidden._secrets(),
     "line": hidden.line(["--json"]),
 }))
 """
@@ -211,7 +212,8 @@ def test_an_empty_field_starts_nothing_and_no_secret_is_shown(tmp_path):
     assert found["last"] == [
         "error: x.yaml is not a valid scenario: --set seed: not a number", "1.0 s  loading", "it said nothing"
     ]  # fmt: skip
-    assert (found["shown"], found["used"]) == ({"LOGIN": "***"}, True)
+    assert (found["shown"], found["used"]) == (dict.fromkeys(["DB", "LOGIN", "TOPIC"], "***"), True)
+    assert found["named"] == {"AFTERSHOCK_SECRETS": "LOGIN DB"}
     assert found["line"] == """aftershock run '--set=a=["***"]' --json"""
 
 
@@ -240,20 +242,23 @@ def test_a_cell_has_its_verdict_before_the_gate_has_one(tmp_path):
 
 EXAMPLES = """
 import json
+from chaos.scenario.shipped import shipped
 from dags.provider.examples import deploy_if_it_held, every_night
 
 dags = [deploy_if_it_held.dag, every_night.nightly, every_night.asked]
 shapes = {dag.dag_id: {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} for dag in dags}
 approve = every_night.asked.get_task("approve")
-print(json.dumps([shapes, [approve.fail_on_reject, approve.response_timeout.total_seconds(), approve.defaults]]))
+print(json.dumps([shapes, [approve.fail_on_reject, approve.response_timeout.total_seconds(), approve.defaults],
+    every_night.asked.get_task("break_staging").scenario in shipped()]))
 """
 
 
 def test_the_examples_deploy_only_after_a_pass_and_break_only_after_an_approval(tmp_path):
-    shapes, approval = run_program(tmp_path, EXAMPLES)
+    shapes, approval, refused = run_program(tmp_path, EXAMPLES)
     assert shapes == {
         "deploy_if_it_held": {"build": ["break_it"], "break_it": ["deploy"], "deploy": []},
         "every_night": {"leader_kill": ["what_is_new"], "slow_consumer": ["what_is_new"], "what_is_new": []},
         "break_staging": {"approve": ["break_staging"], "break_staging": []},
     }
+    assert not refused  # no shipped scenario may break an existing cluster, nor knows how
     assert approval == [True, 8 * 3600, None]  # a no, or no answer in time, is no green run

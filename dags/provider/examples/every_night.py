@@ -48,7 +48,8 @@ with DAG("break_staging", schedule=None, tags=["example"]) as asked:
     )
     break_staging = AftershockRunOperator(
         task_id="break_staging",
-        scenario="leader-kill",
+        # with `driver: attached`, `allow_faults: true`, and as `verbs` how a broker of staging is killed and started
+        scenario="/srv/chaos/staging.yaml",
         kafka_conn_id="staging",
         options={"i-own-this-cluster": True},
     )

@@ -557,6 +557,21 @@ def test_a_password_with_a_newline_reaches_the_program_and_no_file(tmp_path):
     assert found == []
 
 
+def test_no_file_has_what_the_environment_names_as_secret(tmp_path, monkeypatch):
+    given = {"LOGIN": "first-line\nsecond-line", "DB": "postgresql://u:50%25off@h/d", "TOPIC": "orders"}
+    for name, value in {**given, "AFTERSHOCK_SECRETS": "LOGIN DB NONE"}.items():
+        monkeypatch.setenv(name, value)
+    program = "import os, time; print(*map(os.environ.get, ('LOGIN', 'DB', 'TOPIC')), '50%off', 'up', flush=True); "
+    with Started(
+        tmp_path / "x", command=[sys.executable, "-c", program + "time.sleep(600)"], ready={"log": "up"}
+    ) as one:
+        one.apps.start()
+        eventually(lambda: "orders" in one.log())
+        assert one.log().count("[secret]") == 4  # two lines, the URL and its password
+    files = [p for p in one.run.path.rglob("*") if p.is_file()]
+    assert [p for p in files for word in (b"second-line", b"50%25off", b"50%off") if word in p.read_bytes()] == []
+
+
 @pytest.mark.docker
 @needs_engine
 def test_an_instance_in_a_container_is_broken_as_a_process_is(started):
