@@ -173,6 +173,12 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         for name in self.filled:
             if (value := getattr(self, name)) is not None and not str(value).strip():
                 raise AirflowFailException(f"nothing was started: {name} of {self.task_id} is empty")
+        said = [*_texts(self.options), *self.arguments()]
+        if masked(said) != said:
+            raise AirflowFailException(
+                f"nothing was started: options or command of {self.task_id} have a secret that Airflow hides, and the "
+                "run directory would keep it; give it in env, and write env:NAME where it is used"
+            )
         if self.directory and not Path(self.directory).is_dir():
             raise AirflowFailException(f"the directory {self.directory} does not exist on {socket.gethostname()}")
         with task_failure():
@@ -582,6 +588,15 @@ def _values(name: str, value: Any) -> list[Any]:
 
 def _word(name: str, value: Any) -> list[str]:
     return [f"--{name}"] if value is True else [f"--{name}={value}"]
+
+
+def _texts(value: Any) -> list[str]:
+    """Return all texts in options, before they are encoded as JSON."""
+    if isinstance(value, Mapping):
+        return [text for one in value.values() for text in _texts(one)]
+    if isinstance(value, list | tuple):
+        return [text for one in value for text in _texts(one)]
+    return [value] if isinstance(value, str) else []
 
 
 def _several(value: Any) -> list[Any]:
