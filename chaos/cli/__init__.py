@@ -21,7 +21,7 @@ from typer._click.exceptions import NoArgsIsHelpError
 from typer._click.exceptions import UsageError as Misuse  # typer exports its subclasses only
 from typer.core import TyperCommand, TyperGroup
 
-from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError, UsageError
+from chaos.errors import INCONCLUSIVE, INTERRUPTED, USAGE, AftershockError
 
 STARTED = time.monotonic()
 """When the command began, with its imports still to come."""
@@ -113,7 +113,7 @@ class LazyGroup(TyperGroup):
             raise
         except Misuse as e:
             mistake = " ".join(e.format_message().split()).rstrip(".")
-            raise UsageError(f"{mistake}; `{(e.ctx or ctx).command_path} --help` shows what there is") from None
+            _end(f"{mistake}; `{(e.ctx or ctx).command_path} --help` shows what there is", USAGE)
 
 
 def _load(name: str) -> Any:

@@ -35,7 +35,7 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -50,6 +50,7 @@ from dags.provider.job import LOOK_S, Job, JobTrigger, Leash, taken_over
 from dags.provider.outcome import (
     BEGAN,
     SECTIONS,
+    Hidden,
     ReportLink,
     asset,
     default_runs_dir,
@@ -65,29 +66,6 @@ from dags.provider.workers import VARIABLE, queue_arguments
 OURS = frozenset({"into", "runs-dir", "json", "plan", "judge", "cell", "timings"})
 """Options that an operator sets, or that give no verdict."""
 Options = Mapping[str, Any]
-
-
-class Hidden(Mapping[str, str]):
-    """Variables of which Airflow shows the names."""
-
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = variables
-
-    def __getitem__(self, name: str) -> str:
-        return self._variables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        return len(self._variables)
-
-    def __repr__(self) -> str:
-        return str(self.serialize())
-
-    def serialize(self) -> dict[str, str]:
-        """Return what Airflow keeps and shows as the rendered template."""
-        return dict.fromkeys(self._variables, "***")
 
 
 class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not typed for mypy here

@@ -25,7 +25,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -205,6 +205,29 @@ def masked(value: Any) -> Any:
     from airflow.sdk._shared.secrets_masker import redact
 
     return redact(value)
+
+
+class Hidden(Mapping[str, str]):
+    """Variables of which Airflow shows the names."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> str:
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def __repr__(self) -> str:
+        return str(self.serialize())
+
+    def serialize(self) -> dict[str, str]:
+        """Return what Airflow keeps and shows as the rendered template."""
+        return dict.fromkeys(self._variables, "***")
 
 
 @contextmanager
