@@ -184,11 +184,15 @@ def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[s
 
 
 def reset_settings(kafka: Kafka, topic: str) -> None:
-    """Remove all settings that are set for a topic. A topic that is gone has none. Raises `ClusterError`."""
-    answer = _described(kafka, _TOPIC_RESOURCE, topic, None)
-    found = [c for r in answer.results for c in r.configs or ()] if answer else []
-    if own := [c.name for c in found if c.config_source == _OF_TOPIC]:
-        set_settings(kafka, topic, dict.fromkeys(own))
+    """Remove all settings that are set for a topic. A topic that is gone has none. Raises `ClusterError`.
+
+    All brokers are asked, because they learn about a setting one after the other.
+    """
+    metadata = kafka.metadata()
+    answers = [_described(kafka, _TOPIC_RESOURCE, topic, None, b) for b in (metadata.brokers if metadata else ())]
+    found = [c for answer in answers if answer for r in answer.results for c in r.configs or ()]
+    if own := {c.name for c in found if c.config_source == _OF_TOPIC}:
+        set_settings(kafka, topic, dict.fromkeys(sorted(own)))
 
 
 def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> None:

@@ -87,7 +87,7 @@ def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leav
 
 
 @pytest.mark.nightly(
-    twin="dags/test_operators.py::test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_that_it_started"
+    twin="dags/test_operators.py::test_a_command_keeps_its_exit_code_and_ends_with_its_task_unless_it_was_let_go"
 )
 def test_a_deferred_operator_resumes_on_the_worker_of_the_queue(airflow, tmp_path):
     app = tmp_path / "app.yaml"

@@ -1,5 +1,7 @@
 """Tests of the questions to a cluster: with all brokers, and with brokers that are paused."""
 
+from types import SimpleNamespace
+
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -88,6 +90,19 @@ def test_all_own_settings_of_a_topic_are_removed_and_a_topic_that_is_gone_has_no
     admin.reset_settings(kafka, TOPIC)
     wait_until(lambda: not changed(), 10, lambda: f"the topic still has {changed()}")
     admin.reset_settings(kafka, "gone")
+
+
+def test_a_setting_that_only_one_broker_knows_yet_is_removed_too(monkeypatch):
+    known = {1: [], 2: [SimpleNamespace(name="retention.ms", config_source=1)], 3: None}
+
+    def ask(broker, _):
+        configs = known[broker]
+        return configs if configs is None else SimpleNamespace(results=[SimpleNamespace(configs=configs)])
+
+    removed = []
+    monkeypatch.setattr(admin, "set_settings", lambda kafka, topic, values: removed.append((topic, values)))
+    admin.reset_settings(SimpleNamespace(metadata=lambda: SimpleNamespace(brokers=known), ask=ask), TOPIC)
+    assert removed == [(TOPIC, {"retention.ms": None})]
 
 
 def test_a_share_group_has_its_members_and_what_they_have_done(cluster, kafka):

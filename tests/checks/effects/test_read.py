@@ -11,8 +11,8 @@ import pytest
 
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError
+from chaos.kafka.security import Endpoint
 from chaos.ledger.schemas import LOG_RANGE
-from chaos.run.directory import write_json
 from chaos.run.events import EventLog, read_events
 from checks.effects import read as reading
 from checks.effects.read import Plan, SourcePart, TopicPart, fingerprint, read_effects
@@ -129,7 +129,7 @@ def test_a_topic_is_read_up_to_what_readers_of_committed_records_see(tmp_path, m
     monkeypatch.setattr(reading, "log_ranges", found)
     stable = {("invoices", 0): ROWS_PER_FILE + 7, ("invoices", 1): 2}
     monkeypatch.setattr(reading, "stable_offsets", lambda bootstrap, topics, security: stable)
-    plan = reading._plan(None, fake.run, fake.resolved, "", None)
+    plan = reading._plan(None, fake.run, fake.resolved, Endpoint(""), {})
     parts = [(p.range.topic, p.range.partition, p.range.start, p.range.end, p.range.stable) for p in plan.parts]
     assert parts == [
         ("invoices", 0, 3, ROWS_PER_FILE + 3, ROWS_PER_FILE + 5),
@@ -217,12 +217,10 @@ def test_a_topic_of_another_cluster_is_read_there(tmp_path, monkeypatch):
     text = TOPIC_SCENARIO.replace("topic: mails, id", "topic: orders, cluster: dr, id")
     fake = FakeRun(tmp_path, f"{text}clusters: {{dr: {{brokers: 1}}}}\n")
     pq.write_table(LOG_RANGE.empty_table(), fake.run.ledger / "log_range.parquet")
-    fake.run.beside("dr").path.mkdir(parents=True)
-    write_json(fake.run.beside("dr").cluster, {"bootstrap": "there:1"})
     ends = {("here:1", "invoices"): 3, ("there:1", "orders"): 5}
     monkeypatch.setattr(reading, "log_ranges", lambda at, topics, security: {(topics[0], 0): (0, ends[at, topics[0]])})
     monkeypatch.setattr(reading, "stable_offsets", lambda bootstrap, topics, security: {})
-    parts = reading._plan(None, fake.run, fake.resolved, "here:1", None).parts
+    parts = reading._plan(None, fake.run, fake.resolved, Endpoint("here:1"), {"dr": Endpoint("there:1")}).parts
     found = {(p.effect.name, p.range.bootstrap, p.range.topic, p.range.end) for p in parts}
     assert found == {("invoices", "here:1", "invoices", 3), ("mails", "there:1", "orders", 5)}
 
