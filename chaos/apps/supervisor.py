@@ -332,8 +332,8 @@ class Applications:
         """Return the instances that come back after an end and are not ready yet, so that more may follow from them.
 
         One that ended by itself before it was ready is none of them, and neither is one that runs for longer than a
-        start took before: nobody knows whether it ever works. A worker of Connect whose task fails while the worker
-        starts is never ready.
+        start took before: nobody knows whether it ever works. A worker of Connect with a task that fails
+        while the worker starts is never ready.
         """
         found = []
         for app in (app for app in self._apps.values() if not app.external):

@@ -59,7 +59,8 @@ class Life:
         return self.how.startswith(BY_ITSELF)
 
 
-def _app(instance: str) -> str:
+def app_of(instance: str) -> str:
+    """Return the name of an application from the name of an instance."""
     return instance.partition("/")[0]
 
 
@@ -203,12 +204,12 @@ class Facts:
         """Return the facts about the applications that may do an effect: a mirror does none outside of topics."""
         if effect not in self.outside or not self.mirrors:
             return self
-        return replace(self, lives={name: of for name, of in self.lives.items() if _app(name) not in self.mirrors})
+        return replace(self, lives={name: of for name, of in self.lives.items() if app_of(name) not in self.mirrors})
 
     @property
     def all_failed(self) -> bool:
         """Whether each application had a failed connector or task at the end."""
-        return {_app(name) for name in self.lives} <= self.failed_tasks != frozenset()
+        return {app_of(name) for name in self.lives} <= self.failed_tasks != frozenset()
 
     @property
     def left_off(self) -> bool:

@@ -72,7 +72,7 @@ from chaos.run.directory import Run
 from chaos.run.events import FAILED_TASK, read_events
 from chaos.scenario.resolve import Resolved
 from checks.effects.frames import Story, error, is_shared
-from checks.effects.seen import DELIVERIES, REJECT, Facts, Row, Seen, Wire, replaced_of
+from checks.effects.seen import DELIVERIES, REJECT, Facts, Row, Seen, Wire, app_of, replaced_of
 from checks.effects.tables import BEHIND
 from checks.evidence import ledger_rows
 from checks.wire.tables import table_path
@@ -148,7 +148,7 @@ def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
     """Return the story of a finding. output: the topic of the effect, if it has one."""
     if finding.get("effect") in facts.outside:
         facts = facts.of(finding["effect"])
-        seen = replace(seen, fetches=[row for row in seen.fetches if _app(row) not in facts.mirrors])
+        seen = replace(seen, fetches=[row for row in seen.fetches if app_of(row["instance"]) not in facts.mirrors])
     story = Story(finding, facts, output)
     fetches, commits, readers = _of_writers(seen, facts, output)
     if finding["kind"] == "missing":
@@ -168,10 +168,10 @@ def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
 
 def _of_writers(seen: Seen, facts: Facts, output: str) -> tuple[list[Row], list[Row], set[str]]:
     """Return fetches and commits of the applications that may write the effect, and their names."""
-    readers = {_app(r) for r in (*seen.fetches, *seen.commits)}
+    readers = {app_of(r["instance"]) for r in (*seen.fetches, *seen.commits)}
     writers = {name.partition("/")[0] for name in facts.writers.get(output, ())}
     readers = readers & writers or readers
-    fetches, commits = ([r for r in rows if _app(r) in readers] for rows in (seen.fetches, seen.commits))
+    fetches, commits = ([r for r in rows if app_of(r["instance"]) in readers] for rows in (seen.fetches, seen.commits))
     return fetches, commits, readers
 
 
@@ -263,10 +263,6 @@ def _told(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, output: st
     return story.result(ending, cause) | {"why": why}
 
 
-def _app(row: Row) -> str:
-    return str(row["instance"]).partition("/")[0]
-
-
 def _stopped(facts: Facts) -> str:
     """Return why the application came to no end with an input, if its instances ended or its tasks failed."""
     if facts.keeps_ending:
@@ -309,7 +305,7 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
         end = story.end(last["instance"], last["answered_us"])
         none = "nobody accepted it" if is_shared(last) else "no commit passed it"
         ending = "no member fetched it again" if end else none
-        undone = "task_failed" if _app(last) in story.facts.failed_tasks else "unfinished"
+        undone = "task_failed" if app_of(last["instance"]) in story.facts.failed_tasks else "unfinished"
         return ending, _stopped(story.facts) or undone
     instance, at_us = past["instance"], past["asked_us"]
     life = story.facts.life(instance, at_us)

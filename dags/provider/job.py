@@ -184,7 +184,7 @@ class Leash:
 def taken_over(folders: Iterable[Path], asked: str, say: Callable[[str], None]) -> Job | None:
     """Return the job of an earlier try that ended with a verdict which no task took; end and remove all other ones.
 
-    folders: of the earlier tries, whose tasks were killed, or reset with their scheduler. asked: the question of this
+    folders: of earlier tries that were killed, or reset with their scheduler. asked: the question of this
     try; the verdict on another question is not taken. say: takes a line about a run that was ended. Raises
     `WaitTimeout`.
     """

@@ -208,7 +208,7 @@ def masked(value: Any) -> Any:
 
 
 class Hidden(Mapping[str, str]):
-    """Variables of which Airflow shows the names."""
+    """Variables that Airflow shows by name only."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables

@@ -185,8 +185,8 @@ with DAG("d"):
     cluster = op.AftershockRunOperator(task_id="cluster", scenario="clean-run", kafka_conn_id="{{ params.none }}")
     missing = op.AftershockRunOperator(task_id="missing", scenario="clean-run", kafka_conn_id="nowhere")
     folder = op.AftershockRunOperator(task_id="folder", scenario="clean-run", runs_dir="/dev/null/{{ params.secret }}")
-    told = op.AftershockRunOperator(
-        task_id="told", scenario="clean-run", options={"set": {"a": ["{{ params.secret }}"]}}
+    leaking = op.AftershockRunOperator(
+        task_id="leaking", scenario="clean-run", options={"set": {"a": ["{{ params.secret }}"]}}
     )
     hidden = op.AftershockRunOperator(
         task_id="hidden", scenario="clean-run", options={"set": {"a": ["{{ params.secret }}"]}},
@@ -195,7 +195,7 @@ with DAG("d"):
 lines = ["  1.0 s  loading", "error: x.yaml is not a valid scenario:", "  --set seed: not a number", ""]
 hidden.render_template_fields(given, hidden.dag.get_template_env())
 print(json.dumps({
-    "refused": [refused(empty), refused(cluster), refused(missing), refused(folder), refused(told)],
+    "refused": [refused(empty), refused(cluster), refused(missing), refused(folder), refused(leaking)],
     "last": [op._last(lines), op._last(lines[:1]), op._last([])],
     "shown": _serialize_rendered_fields(hidden)["env"],
     "used": hidden.env["LOGIN"] == SECRET,
@@ -207,12 +207,12 @@ print(json.dumps({
 
 def test_an_empty_field_starts_nothing_and_no_secret_is_shown(tmp_path):
     found = run_program(tmp_path, MISTAKES)
-    scenario, cluster, missing, folder, told = found["refused"]
+    scenario, cluster, missing, folder, leaking = found["refused"]
     assert scenario == "nothing was started: scenario of empty is empty"
     assert cluster == "nothing was started: kafka_conn_id of cluster is empty"  # else the run makes a cluster
     assert missing == "there is no Airflow connection 'nowhere'"
     assert folder.startswith("nothing was started on ") and "Not a directory" in folder
-    assert told.startswith("nothing was started: options or command of told have a secret")
+    assert leaking.startswith("nothing was started: options or command of leaking have a secret")
     assert found["last"] == [
         "error: x.yaml is not a valid scenario: --set seed: not a number", "1.0 s  loading", "it said nothing"
     ]  # fmt: skip

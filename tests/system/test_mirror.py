@@ -24,24 +24,26 @@ def test_a_mirror_repeats_what_it_had_not_stored_when_its_worker_is_killed_and_l
 NIGHTLY = pytest.mark.nightly(twin="chaos/scenario/test_clusters.py")
 
 
-@pytest.mark.parametrize("variant", ["translated", pytest.param("not-translated", marks=NIGHTLY)])
-def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_translated(tmp_path, variant):
-    ended = chaos("run", "app-failover", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
+def moved(scenario, variant, runs_dir):
+    """Return the effects of a mirror that has each record, and of the application that moved to it."""
+    ended = chaos("run", scenario, "--variant", variant, "--json", "--seed", 7, "--runs-dir", runs_dir)
     mirrored, invoices = ended.result["effects"]
     assert ended.code == 0, ended.result["sentence"]
     assert (mirrored["counts"]["missing"], mirrored["counts"]["wrong"]) == (0, 0)
+    assert left_running(runs_dir) == []
+    return mirrored, invoices
+
+
+@pytest.mark.parametrize("variant", ["translated", pytest.param("not-translated", marks=NIGHTLY)])
+def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_translated(tmp_path, variant):
+    _, invoices = moved("app-failover", variant, tmp_path)
     assert bool(invoices["counts"]["missing"]) == (variant == "not-translated")
-    assert left_running(tmp_path) == []
 
 
 @pytest.mark.parametrize("variant", ["synchronized", pytest.param("not-synchronized", marks=NIGHTLY)])
 def test_a_reader_may_read_the_mirror_if_its_right_was_synchronized(tmp_path, variant):
-    ended = chaos("run", "app-mirror-acls", "--variant", variant, "--json", "--seed", 7, "--runs-dir", tmp_path)
-    mirrored, invoices = ended.result["effects"]
-    assert ended.code == 0, ended.result["sentence"]
-    assert (mirrored["counts"]["missing"], mirrored["counts"]["wrong"]) == (0, 0)
+    mirrored, invoices = moved("app-mirror-acls", variant, tmp_path)
     assert invoices["counts"]["missing"] == (0 if variant == "synchronized" else mirrored["inputs"])
-    assert left_running(tmp_path) == []
 
 
 @NIGHTLY
