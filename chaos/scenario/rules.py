@@ -359,7 +359,8 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
             of = setup.at(fault.cluster)
             yield from _driver_problems(of, where, fault)
             yield from of.target_problems(f"{where}.target", fault.target, fault.hits_controllers)
-            yield from fault.problems(of, where)
+            said = fault.problems(of, where)
+            yield from (p.replace(" cluster.", f" clusters.{fault.cluster}.") if fault.elsewhere else p for p in said)
         yield from trigger_problems(setup, faults, f"{where}.when", fault.when)
         if fault.heal and fault.heal.when:
             yield from trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)

@@ -146,7 +146,8 @@ def test_a_fault_hits_what_another_cluster_has(kind, target):
         ("dr", "broker.kill", "{rack: a}", "faults[0].target.rack: the brokers have no racks"),
         ("dr", "producer.crash", "{member: shop/1}", "faults[0].cluster: producer.crash needs the clients of a run"),
         ("dr", "app.kill", "{app: mirror}", "faults[0].cluster: app.kill needs the applications of a run, and those"),
-        ("dr", "credential.change", "{all_brokers: true}", "faults[0]: credential.change needs cluster.security with"),
+        ("dr", "credential.change", "{all_brokers: true}", "credential.change needs clusters.dr.security with SASL"),
+        ("primary", "credential.change", "{all_brokers: true}", "credential.change needs cluster.security with SASL"),
         ("dr", "wire.cut", "{all_brokers: true}", "faults[0].cluster: wire.cut needs the connections of the clients"),
         (
             "dr",
