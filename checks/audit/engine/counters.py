@@ -21,6 +21,7 @@ from checks.audit.engine.tally import (
     lowest,
     maximum,
     minimum,
+    numbers,
     total,
     union,
 )
@@ -110,10 +111,10 @@ ACKED_DIGEST, LOG_DIGEST = digest("acked_digest"), digest("log_digest")
 CLOCK_BACKWARDS = total("clock_backwards")
 """Rows that end before they begin, by `<table> of <client>`."""
 
-UNSETTLED = union("unsettled")
-"""Records that time does not assign to a life of their topic, by table."""
-SETTLED = union("settled")
-"""Positions in the log of those records, by record."""
+UNSETTLED = numbers("unsettled")
+"""The seqs of records that time does not assign to a life of their topic, by table and identity."""
+SETTLED = highest("settled")
+"""Offset -> seq of those records in the log, by identity and partition."""
 UNANSWERED = union("unanswered")
 """Places and offsets of commits without an outcome."""
 ATTEMPTS = collection("attempts")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,7 +36,7 @@ from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally, merge_all
 from checks.audit.facts.commit_log import Attempt, Decider, Decisions, Logged, Place
 from checks.audit.facts.run_facts import RunFacts
-from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives, place
+from checks.audit.facts.topic_lives import Ack, Extent, Seqs, TopicLives, place
 from checks.spark.parts import Files, begin_task, contents, each_file, large_rows
 
 ROWS_PER_TASK = 3_000_000
@@ -65,27 +66,26 @@ def settle_lives(
         return lives
     tables = {table: files[table] for table in ("sends", "deliveries")}
     found = _each_part(spark, tables, rows, partial(_add_unsettled, lives))
-    unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
+    unsettled = dict(found.each(UNSETTLED))
     extents: dict[Any, Extent] = dict(found.each(EXTENTS))
     between: list[Ack] = found.get(BETWEEN) or []
     placed, unlocated = place(lives, between, extents), frozenset(found.members(UNLOCATED))
-    wanted = frozenset(record for records in unsettled.values() for record in records)
-    settled: dict[Any, frozenset[Position]] = {}
-    if wanted:
+    settled: Any = {}
+    if unsettled:
+        identities = {identity for _, identity in unsettled}
+        wanted = {i: np.concatenate([s for (_, j), s in unsettled.items() if i == j]) for i in identities}
         found = _each_part(spark, {"log": files["log"]}, rows, partial(_add_positions, run_token, wanted))
-        settled = {record: frozenset(positions) for record, positions in found.each(SETTLED)}
-    sends = frozenset(unsettled.get("sends", ()))
+        settled = dict(found.each(SETTLED))
+    sends = {identity: seqs for (table, identity), seqs in unsettled.items() if table == "sends"}
     return replace(lives, settled=settled, unsettled_sends=sends, placed=placed, unlocated=unlocated)
 
 
 def _add_unsettled(lives: TopicLives, table: str, path: str, data: object, tally: Tally) -> None:
-    part_lives.add_unsettled(part_lives.open_part(table, path, data, (), lives), tally)
+    part_lives.add_unsettled(table, path, data, lives, tally)
 
 
-def _add_positions(
-    run_token: str, wanted: frozenset[Record], table: str, path: str, data: object, tally: Tally
-) -> None:
-    part_lives.add_positions(Part(table, path, data, surveying.COLUMNS[table]), run_token, wanted, tally)
+def _add_positions(run_token: str, wanted: Seqs, table: str, path: str, data: object, tally: Tally) -> None:
+    part_lives.add_positions(Part(table, path, data, part_lives.LOG_COLUMNS), run_token, wanted, tally)
 
 
 def settle_commits(spark: SparkSession, files: Files, rows: Mapping[str, int], decider: Decider) -> Decisions:

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from checks.audit.arrays import Ints
+from checks.audit.arrays import Ints, distinct
 from checks.audit.engine.group import grouped
 from checks.audit.findings import UNDECIDED, Finding, Reason, cap, finding
 
@@ -59,6 +59,10 @@ def _merge_extents(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
+def _merge_numbers(a: Ints, b: Ints) -> Ints:
+    return distinct(np.concatenate([a, b]))
+
+
 Kind = Callable[[str], Aggregate[V]]
 """A kind of aggregates: from the name to the aggregate."""
 total: Kind[int] = partial(Aggregate, merge=operator.add)
@@ -66,13 +70,14 @@ maximum: Kind[int] = partial(Aggregate, merge=max)
 minimum: Kind[int] = partial(Aggregate, merge=min)
 digest: Kind[int] = partial(Aggregate, merge=_add_digests)
 union: Kind[set[Any]] = partial(Aggregate, merge=operator.or_)
+numbers: Kind[Ints] = partial(Aggregate, merge=_merge_numbers)
 collection: Kind[list[Any]] = partial(Aggregate, merge=operator.add)
 extent: Kind[tuple[int, int]] = partial(Aggregate, merge=_merge_extents)
 distribution: Kind[Sparse] = partial(Aggregate, merge=partial(merge_sparse, np.add))
 highest: Kind[Sparse] = partial(Aggregate, merge=partial(merge_sparse, np.maximum))
 lowest: Kind[Sparse] = partial(Aggregate, merge=partial(merge_sparse, np.minimum))
-"""They keep the sum, the highest number, the lowest number, the sum modulo 2^64, all members, all entries, the lowest
-and the highest number; and by number the sum, the highest and the lowest value."""
+"""They keep the sum, the highest number, the lowest number, the sum modulo 2^64, all members, all distinct numbers
+(ascending), all entries, the lowest and the highest number; and by number the sum, the highest and the lowest value."""
 FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
 """By check, split and scope: the exact count and the findings to show."""
 

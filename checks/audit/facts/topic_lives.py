@@ -11,14 +11,15 @@ for a change and got the answer. If the brokers give no ids, only the faults' ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from checks.audit.arrays import NEVER_US, Ints, Mask
+from checks.audit.arrays import NEVER_US, Ints, Mask, distinct
 
 SETTLE_US = 1_000_000
 """Up to this long after it lists the new topic, a broker may still append to the deleted one (KRaft brokers publish the
@@ -32,6 +33,12 @@ Position = tuple[int, int]
 """Partition and offset."""
 Record = tuple[str, str, int, int]
 """Topic name, producer, incarnation and seq."""
+Identity = tuple[str, str, int]
+"""Topic name, producer and incarnation."""
+Seqs = dict[Identity, Ints]
+"""Distinct seqs, ascending."""
+Settled = dict[tuple[Identity, int], tuple[Ints, Ints]]
+"""By identity and partition: offsets, ascending, and the seq at each."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,12 @@ class TopicLife:
         return self.deleted_us != NEVER_US
 
 
+def _ascending(begins: list[int]) -> Ints:
+    """Return from when on each life but the first, or a later one, has begun; one begin need not be after another."""
+    found: Ints = np.minimum.accumulate(np.array(begins[:0:-1], np.int64))[::-1]
+    return found
+
+
 def topic_of(label: str) -> str:
     """Return the name of the topic with a label of a life, or with a name."""
     return label.partition(" (deleted")[0]
@@ -64,16 +77,16 @@ def topic_of(label: str) -> str:
 class TopicLives:
     """The lives of each topic that was deleted, in their order.
 
-    settled: positions in the final log of the records that time alone does not assign to a life. unsettled_sends: the
-    positions that the times of their sends do not assign either. steady: labels and partitions of the lives that kept
-    every record that they acknowledged; see `topic_changes`. partitions: the partitions of the lives in force. placed:
-    lives, by index, of records acknowledged when several lives that have ended were possible; see `place`. unlocated:
-    records sent then, of unknown outcome or acknowledged without an offset.
+    settled: in the final log, the seqs of the records that time alone does not assign to a life, by offset.
+    unsettled_sends: the records that the times of their sends do not assign either. steady: labels and partitions of
+    the lives that kept every record that they acknowledged; see `topic_changes`. partitions: of the lives in force.
+    placed: lives, by index, of records acknowledged when several lives that have ended were possible; see `place`.
+    unlocated: records sent then, of unknown outcome or acknowledged without an offset.
     """
 
     of: dict[str, list[TopicLife]] = field(default_factory=dict)
-    settled: dict[Record, frozenset[Position]] = field(default_factory=dict)
-    unsettled_sends: frozenset[Record] = frozenset()
+    settled: Settled = field(default_factory=dict)
+    unsettled_sends: Seqs = field(default_factory=dict)
     steady: frozenset[tuple[str, int]] = frozenset()
     partitions: frozenset[tuple[str, int]] = frozenset()
     placed: dict[tuple[Record, Position], int] = field(default_factory=dict)
@@ -81,6 +94,14 @@ class TopicLives:
 
     def __bool__(self) -> bool:
         return bool(self.of)
+
+    @cached_property
+    def settled_seqs(self) -> Seqs:
+        """The seqs in `settled`, wherever they are in the log."""
+        found: dict[Identity, list[Ints]] = defaultdict(list)
+        for (identity, _), (_, seqs) in self.settled.items():
+            found[identity].append(seqs)
+        return {identity: distinct(np.concatenate(seqs)) for identity, seqs in found.items()}
 
     @cached_property
     def ended(self) -> dict[str, TopicLife]:
@@ -116,42 +137,24 @@ class TopicLives:
         A row may belong to a life that existed at any moment from its first time (a request) to its last one (the
         answer): at earliest to the life that no later life had certainly replaced at the first time.
         """
-        earliest, latest = np.zeros((2, len(first_us)), np.int64)
-        for i, life in enumerate(self.of[topic]):  # since_us need not ascend: it may be unknown
-            earliest[first_us >= life.since_us] = i
-            latest[last_us >= life.not_before_us] = i
+        earliest, latest = (
+            np.searchsorted(_ascending(begins), times, "right")
+            for begins, times in (
+                ([life.since_us for life in self.of[topic]], first_us),
+                ([life.not_before_us for life in self.of[topic]], last_us),
+            )
+        )
         return np.minimum(earliest, latest), latest
 
-    def choose(
-        self,
-        topic: str,
-        first_us: Ints,
-        last_us: Ints,
-        in_log: Callable[[int], bool | None],
-        placed: Callable[[int], int | None],
-    ) -> tuple[Ints, Mask]:
-        """Return the life of each row, and which rows belong to it only by what the final log does not show.
+    def may_be_several(self, topic: str, earliest: Ints, latest: Ints) -> Mask:
+        """Return where several of the lives between two that have ended are possible, both included."""
+        ended = np.array([life.ended for life in self.of[topic]], np.bool_)
+        several: Mask = latest - earliest + ended[latest] > 1
+        return several
 
-        in_log: whether the record of a row reached the life in force, None if the final log shows neither. That decides
-        for a row that may belong to it; otherwise the row belongs to an earlier life. placed: the index of the life of
-        a row that may belong to several lives that have ended, `len(lives)` if unclear, None for the earliest one.
-        """
-        lives = self.of[topic]
-        earliest, latest = self.bounds(topic, first_us, last_us)
-        unsure, chosen = np.zeros(len(earliest), np.bool_), earliest.copy()
-        for row in np.flatnonzero(earliest < latest).tolist():
-            last = int(latest[row])
-            shown = False if lives[last].ended else in_log(row)
-            unsure[row] = shown is None
-            if shown:
-                chosen[row] = last
-            elif self.may_be_several(topic, int(earliest[row]), last) and (index := placed(row)) is not None:
-                chosen[row] = index
-        return chosen, unsure
-
-    def may_be_several(self, topic: str, earliest: int, latest: int) -> bool:
-        """Return whether several of the lives between two that have ended are possible, both included."""
-        return latest - earliest + self.of[topic][latest].ended > 1
+    def several_ended(self, topic: str) -> bool:
+        """Return whether several lives of a topic have ended."""
+        return sum(life.ended for life in self.of[topic]) > 1
 
     def at(self, topic: str, at_us: int) -> TopicLife | None:
         """Return the earliest life that may have existed at a moment, None for a topic that was never deleted."""
