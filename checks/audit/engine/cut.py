@@ -26,7 +26,7 @@ from checks.audit.engine.blocks import (
     topic_numbers,
 )
 from checks.audit.engine.commits import committers, outcomes
-from checks.audit.engine.group import runs, sections
+from checks.audit.engine.group import Rows, runs, sections
 from checks.audit.engine.keys import rows_by_key
 from checks.audit.engine.outputs import rows_by_count, rows_by_input
 from checks.audit.engine.parts import Part
@@ -38,6 +38,7 @@ _TRANSACTION_COLUMNS = ("txn", "polled_us")
 """Columns that are needed only if something was sent in a transaction."""
 _KEY_COLUMNS = ("key", "tombstone")
 """Columns that are needed only if a topic is compacted."""
+_OF_RUNS = tuple(name for name in KINDS["ack_runs"] if name != "length")
 _COUNT_COLUMNS = ("count",)
 """Columns that are needed only if a processor counts."""
 _COLUMNS = {
@@ -84,10 +85,7 @@ def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
         yield piece(block_name("write", producers[code], block), "sends", columns, rows)
     columns["sender"] = sender_numbers(codes, producers, columns["incarnation"], facts)
-    yield from _ack_runs(columns, facts)
-    if facts.contested or facts.compacted:
-        columns |= transactions
-        yield from _acks(columns, facts)
+    yield from _acknowledged(columns | transactions, facts)
     if facts.compacted:
         columns["tombstone"] = _tombstones(codes, producers, columns["seq"], facts)
         deleted = (columns["tombstone"] == 1) & (columns["outcome"] == UNKNOWN)
@@ -116,18 +114,24 @@ def _transactions(part: Part, codes: Ints, producers: list[str], facts: RunFacts
     return columns
 
 
-def _ack_runs(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
-    """Yield the acknowledged positions in the other blocks of offsets, as runs, of partitions with several senders."""
+def _acknowledged(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
+    """Yield the acknowledged positions by block of offsets: in contested blocks all of them, in other blocks of
+    partitions with several senders as runs."""
     located = (columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE)
-    names = ("topic", "partition", "sender", "offset", "seq", "invoked_us", "completed_us")
-    kept = {n: columns[n] for n in names} if located.all() else {n: columns[n][located] for n in names}
+    names = "topic", "partition", *(KINDS["acks"] if facts.contested else _OF_RUNS)
+    kept = columns if located.all() else {n: columns[n][located] for n in names}
     starts = _starts_of_runs(kept)
-    found = {n: c[starts].astype(np.int64, copy=False) for n, c in kept.items()}
-    found["length"] = np.diff(starts, append=len(kept["seq"]))
+    ends = np.append(starts, len(kept["seq"]))[1:]
+    found = {n: kept[n][starts].astype(np.int64, copy=False) for n in ("topic", "partition", *_OF_RUNS)}
+    found["length"] = ends - starts
     for (topic, partition, block), rows in sections(found["topic"], found["partition"], found["offset"] >> BLOCK_BITS):
         place = facts.topics[topic], partition
-        if (*place, block) not in facts.contested and place in facts.with_several_senders:
-            yield piece(block_name("read", *place, block), "ack_runs", found, rows)
+        name = block_name("read", *place, block)
+        if (*place, block) in facts.contested:
+            first, last = starts[rows.starts], ends[rows.starts + rows.lengths - 1]
+            yield piece(name, "acks", kept, Rows(first, last - first))
+        elif place in facts.with_several_senders:
+            yield piece(name, "ack_runs", found, rows)
 
 
 def _starts_of_runs(acked: Columns) -> Ints:
@@ -140,15 +144,6 @@ def _starts_of_runs(acked: Columns) -> Ints:
     starts = np.ones(len(times), np.bool_)
     starts[on] = False
     return np.flatnonzero(starts)
-
-
-def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
-    """Yield the acknowledged positions in the contested blocks of offsets."""
-    located = np.flatnonzero((columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE))
-    kept = {n: columns[n][located] for n in (*KINDS["acks"], "topic", "partition")}
-    for (topic, partition, block), rows in sections(kept["topic"], kept["partition"], kept["offset"] >> BLOCK_BITS):
-        if (facts.topics[topic], partition, block) in facts.contested:
-            yield piece(block_name("read", facts.topics[topic], partition, block), "acks", kept, rows)
 
 
 def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:

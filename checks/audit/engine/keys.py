@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from checks.audit.arrays import NONE, Columns, Ints, Mask, distinct
 from checks.audit.engine.blocks import KINDS, OK, Rows, block_name, pack
@@ -40,18 +41,30 @@ def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: Ru
         rows = np.flatnonzero(chosen & (columns["topic"] == facts.topic_ids.get(topic, NONE)))
         if not len(rows):
             continue
-        keys, of_block = hashes[codes[rows]], hashes[codes[rows]] % blocks
-        for block in range(blocks):
-            within = (keys != NONE) & (of_block == block)
-            within |= (keys == NONE) & (kind == "keyed_log" or block == 0)
-            here = rows[within]
-            if not len(here):
-                continue
-            name = block_name("keys", topic, block)
-            values = {n: columns[n][here].astype(np.int64) for n in KINDS[kind] if n != "key"}
-            yield name, kind, pack(values | {"key": keys[within]})
-            if kind == "keyed_sends":
-                yield from _texts(name, distinct(codes[here]), texts, hashes)
+        keys = hashes[codes[rows]]
+        of_block = np.where(keys == NONE, 0, keys % blocks)
+        if kind == "keyed_log":
+            nameless = np.tile(rows[keys == NONE], blocks - 1)
+            copies = np.repeat(np.arange(1, blocks), len(nameless) // max(blocks - 1, 1))
+            rows, of_block = np.append(rows, nameless), np.append(of_block, copies)
+        for block, some in _by_block(of_block, blocks):
+            here = rows[some]
+            values = {n: columns[n][here].astype(np.int64, copy=False) for n in KINDS[kind] if n != "key"}
+            yield block_name("keys", topic, block), kind, pack(values | {"key": hashes[codes[here]]})
+        if kind == "keyed_sends":
+            used = distinct(codes[rows])
+            used = used[used >= 0]
+            for block, some in _by_block(hashes[used] % blocks, blocks):
+                yield from _texts(block_name("keys", topic, block), used[some], texts, hashes)
+
+
+def _by_block(of_block: Ints, blocks: int) -> Iterator[tuple[int, Ints]]:
+    """Yield each block that rows are in, and the indexes of the rows."""
+    order = np.argsort(of_block.astype(np.uint16), kind="stable")  # 16 bits are sorted by radix
+    ends = np.cumsum(np.bincount(of_block, minlength=blocks))
+    for block, rows in enumerate(np.split(order, ends[:-1])):
+        if len(rows):
+            yield block, rows
 
 
 def hashes_of(texts: pa.StringArray) -> Ints:
@@ -90,7 +103,6 @@ def _bytes(texts: pa.StringArray) -> tuple[npt.NDArray[np.uint8], Ints]:
 
 def _texts(block: str, codes: Ints, texts: pa.StringArray, hashes: Ints) -> Iterator[Piece]:
     """Yield the texts of keys as bytes one after another, with the length of each."""
-    codes = codes[codes >= 0]
     data, offsets = _bytes(texts.take(pa.array(codes)))
     yield block, "key_texts", pack({"key": hashes[codes], "length": np.diff(offsets)})
     yield block, "key_bytes", pack({"byte": data[offsets[0] : offsets[-1]].astype(np.int64)})
@@ -124,8 +136,9 @@ class KeyBlock:
     def __init__(self, topic: str, facts: RunFacts, rows: Rows) -> None:
         self.topic, self.facts = topic, facts
         sends, self.log = rows["keyed_sends"], rows["keyed_log"]
-        self.acks = {name: column[sends["outcome"] == OK] for name, column in sends.items()}
-        nowhere = (sends["outcome"] != OK) | (sends["offset"] == NONE)
+        ok = sends["outcome"] == OK
+        self.acks = dict(sends) if ok.all() else {name: column[ok] for name, column in sends.items()}
+        nowhere = ~ok | (sends["offset"] == NONE)
         self.unplaced = distinct(sends["key"][(sends["tombstone"] == 1) & nowhere])
         self._texts, self._bytes = rows["key_texts"], rows["key_bytes"]["byte"]
         sides = {n: np.concatenate([self.acks[n], self.log[n]]) for n in ("partition", "key")}
@@ -136,8 +149,9 @@ class KeyBlock:
         """Return which acknowledged records are in the log, in any partition; by producer, incarnation and seq."""
         senders = len(self.facts.senders) or 1
         acked, logged = (side["seq"] * senders + side["sender"] for side in (self.acks, self.log))
-        own: Mask = self.log["seq"] != NONE
-        return np.isin(acked, logged[own])
+        logged = pa.array(logged[self.log["seq"] != NONE])
+        found: Mask = pc.is_in(pa.array(acked), logged).to_numpy(zero_copy_only=False)  # hashing; `np.isin` sorts
+        return found
 
     def latest(self, acks: Mask, log: Mask) -> Ints:
         """Return by group the highest offset of some acknowledgements and log records, NONE for a group without one."""

@@ -164,26 +164,22 @@ def offset_reuse(block: PartitionBlock, tally: Tally) -> None:
     """
     if block.topic in block.facts.lives.mixed:
         return
-    log = block.log
-    sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (log, "timestamp_us")]
-    suspects = distinct(
-        np.concatenate([_not_in_log(block, side["offset"], side["sender"], side["seq"]) for side, _ in sides[:2]])
-    )
-    if not len(suspects):
+    reused = _reused_offsets(block)
+    if not len(reused):
         return
-    rows = {n: np.concatenate([side[n] for side, _ in sides]) for n in ("offset", "sender", "seq")}
-    rows["at_us"] = np.concatenate([side[time] for side, time in sides])
-    rows["sight"] = np.repeat(np.arange(3), [len(side["offset"]) for side, _ in sides])
-    chosen = np.flatnonzero(np.isin(rows["offset"], suspects) & block.named[rows["sender"]])
-    rows = {n: column[chosen] for n, column in rows.items()}
+    shown = reused[:CAP]
+    sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (block.log, "timestamp_us")]
+    chosen = [np.flatnonzero(np.isin(side["offset"], shown) & block.named[side["sender"]]) for side, _ in sides]
+    rows = {
+        n: np.concatenate([side[n][at] for (side, _), at in zip(sides, chosen, strict=True)])
+        for n in ("offset", "sender", "seq")
+    }
+    rows["at_us"] = np.concatenate([side[time][at] for (side, time), at in zip(sides, chosen, strict=True)])
+    rows["sight"] = np.repeat(np.arange(3), [len(at) for at in chosen])
     order = np.lexsort((rows["sight"], rows["at_us"], rows["seq"], rows["sender"], rows["offset"]))
     rows = {n: column[order] for n, column in rows.items()}
-    new = np.ones(len(order), np.bool_)
-    new[1:] = np.logical_or.reduce([rows[n][1:] != rows[n][:-1] for n in ("offset", "sender", "seq")])
-    offsets, records = np.unique(rows["offset"][new], return_counts=True)
-    reused = offsets[records > 1]
-    shown = (_reused(block, int(at), {n: c[rows["offset"] == at] for n, c in rows.items()}) for at in reused[:CAP])
-    tally.report("offset_reuse", block.topic, len(reused), shown)
+    found = (_reused(block, int(at), {n: c[rows["offset"] == at] for n, c in rows.items()}) for at in shown)
+    tally.report("offset_reuse", block.topic, len(reused), found)
 
 
 def count_mixed(run: RunData, tally: Tally) -> None:
@@ -192,15 +188,28 @@ def count_mixed(run: RunData, tally: Tally) -> None:
         tally.add(MIXED, topic, value=tally.count(LOCATED, topic) + tally.count(DELIVERED_FROM, topic))
 
 
-def _not_in_log(block: PartitionBlock, offset: Ints, sender: Ints, seq: Ints) -> Ints:
-    """Return the offsets of records with an identity that are not the record in the log at that offset."""
-    named: Mask = block.named[sender]
-    if not len(block.log["offset"]):
-        return offset[named]
-    row = block.row[offset - block.base]
-    same = (row >= 0) & (block.log["sender"][row] == sender) & (block.log["seq"][row] == seq)
-    odd: Ints = offset[named & ~same]
-    return odd
+def _reused_offsets(block: PartitionBlock) -> Ints:
+    """Return the offsets at which two different records with an identity were seen."""
+    others = [_not_in_log(block, side) for side in (block.acks, block.deliveries)]
+    offset, sender, seq = (np.concatenate(columns) for columns in zip(*others, strict=True))
+    at = offset - block.base
+    logged = block.row[at]
+    other = np.full(len(block.row), NONE, np.int32)
+    other[at] = np.arange(len(at))
+    one = other[at]
+    differs: Mask = (sender != sender[one]) | (seq != seq[one])
+    differs[logged >= 0] |= block.named[block.log["sender"][logged[logged >= 0]]]
+    return distinct(offset[differs])
+
+
+def _not_in_log(block: PartitionBlock, side: Columns) -> tuple[Ints, Ints, Ints]:
+    """Return offset, sender and seq of records with an identity that are not the record in the log at that offset."""
+    offset, sender, seq = (side[name] for name in ("offset", "sender", "seq"))
+    odd: Mask = block.named[sender]
+    if len(block.log["offset"]):
+        row = block.row[offset - block.base]
+        odd &= (row < 0) | (block.log["sender"][row] != sender) | (block.log["seq"][row] != seq)
+    return offset[odd], sender[odd], seq[odd]
 
 
 def _reused(block: PartitionBlock, at: int, rows: dict[str, Ints]) -> dict[str, Any]:

@@ -99,11 +99,13 @@ def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> Non
         _judge_reads(block, tally)
         _judge_shares(block, rows, tally)
     elif path == "keys":
+        keyed = KeyBlock(key[0], facts, rows)
         for of_keys in _OF_KEYS:
-            of_keys(KeyBlock(key[0], facts, rows), tally)
+            of_keys(keyed, tally)
     elif path == "counts":
+        counted = CountBlock(key[0], facts, rows)
         for of_counts in _OF_COUNTS:
-            of_counts(CountBlock(key[0], facts, rows), tally)
+            of_counts(counted, tally)
     elif len(rows["commits"]["offset"]):
         topic, partition = key
         commits = CommitBlock(topic, partition, facts, rows)
