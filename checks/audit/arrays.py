@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -27,6 +29,12 @@ def distinct(values: Ints) -> Ints:
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     found: Ints = ordered[first]
+    return found
+
+
+def among(values: Ints, members: Ints) -> Mask:
+    """Return which values are among some members, by hashing; `np.isin` sorts both if they are far apart."""
+    found: Mask = pc.is_in(pa.array(values), pa.array(members)).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from checks.audit.arrays import NONE, Columns, Ints, Mask, distinct
+from checks.audit.arrays import NONE, Columns, Ints, Mask, among, distinct
 from checks.audit.engine.blocks import KINDS, OK, Rows, block_name, pack
 from checks.audit.engine.parts import Part
 from checks.audit.facts.run_facts import RunFacts
@@ -149,9 +148,7 @@ class KeyBlock:
         """Return which acknowledged records are in the log, in any partition; by producer, incarnation and seq."""
         senders = len(self.facts.senders) or 1
         acked, logged = (side["seq"] * senders + side["sender"] for side in (self.acks, self.log))
-        logged = pa.array(logged[self.log["seq"] != NONE])
-        found: Mask = pc.is_in(pa.array(acked), logged).to_numpy(zero_copy_only=False)  # hashing; `np.isin` sorts
-        return found
+        return among(acked, logged[self.log["seq"] != NONE])
 
     def latest(self, acks: Mask, log: Mask) -> Ints:
         """Return by group the highest offset of some acknowledgements and log records, NONE for a group without one."""

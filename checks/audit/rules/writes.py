@@ -14,7 +14,7 @@ import numpy as np
 from chaos.clients.choice import DEFAULT
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.model import Scenario
-from checks.audit.arrays import NONE, Ints, nullable
+from checks.audit.arrays import NONE, Ints, among, nullable
 from checks.audit.engine.blocks import FAIL, OK, OUTCOMES, UNKNOWN
 from checks.audit.engine.counters import ACKED, CRC_CHECKED, EVICTED, GONE, IN_LOG, OWN_RECORDS, UNSENT_PRESENT
 from checks.audit.engine.group import sections
@@ -52,7 +52,7 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     for topic, rows in b.by_topic(s, acked[gone]):
         tally.add(GONE, topic, value=len(rows))
     absent = acked[~gone]
-    absent = absent[~np.isin(b.sent[absent], b.logged)]
+    absent = absent[~among(b.sent[absent], b.logged)]
     absent = absent[~b.in_compacted(absent)]
     evicted, unsure = b.absent(absent)
     for topic, rows in b.by_topic(s, absent[evicted]):
@@ -124,7 +124,8 @@ def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
         tally.add(UNWATCHED, topic, value=len(rows))
     names = {number: name for name, number in OUTCOMES.items()}
     outcome, invoked_us = b.sends["outcome"], b.sends["invoked_us"]
-    absent = np.flatnonzero((outcome != OK) & ~np.isin(b.sent, b.logged))
+    absent = np.flatnonzero(outcome != OK)
+    absent = absent[~among(b.sent[absent], b.logged)]
     unsure = b.in_compacted(absent) & (outcome[absent] == UNKNOWN)
     b.report_undecided("unnoticed_failure", absent[unsure], COMPACTED, tally)
 
@@ -149,8 +150,9 @@ def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
     incarnation sent the record again, by a send that did not fail, the copy belongs to that send.
     """
     s, c = b.sends, b.appends
-    failed = np.flatnonzero((s["outcome"] == FAIL) & np.isin(b.sent, b.logged))
-    failed = failed[~np.isin(b.sent[failed], b.sent[s["outcome"] != FAIL])]
+    failed = np.flatnonzero(s["outcome"] == FAIL)
+    failed = failed[among(b.sent[failed], b.logged)]
+    failed = failed[~among(b.sent[failed], b.sent[s["outcome"] != FAIL])]
     for topic, rows in b.by_topic(s, failed):
         found, unknown = [], 0
         for i in rows.tolist():
@@ -227,7 +229,7 @@ def unsent_record(b: ProducerBlock, tally: Tally) -> None:
     incarnation may be lost with it, so its records are only counted.
     """
     c = b.appends
-    unsent = np.flatnonzero(~np.isin(b.logged, b.sent))
+    unsent = np.flatnonzero(~among(b.logged, b.sent))
     for (incarnation,), section in sections(c["incarnation"][unsent]):
         rows, end = section.ints(unsent), b.facts.producer_ends.get((b.producer, incarnation))
         if end is not None and end != "stopped":
