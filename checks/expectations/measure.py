@@ -74,16 +74,15 @@ class Measure:
             return Observation.missing("not counted", reason)
         if self._scenario.judged_on_wire and (hidden := ANOMALIES[term.check].hidden):
             expect = self._scenario.expect  # a bound that is not the usual one is a question of the scenario
-            field = type(expect).model_fields[term.check]
-            demanded = getattr(expect, term.check) != field.get_default(call_default_factory=True)
-            unknown = f"`expect` bounds {term.check}, which is {hidden}" if demanded else ""
+            demanded = getattr(expect, term.check) != type(expect).model_fields[term.check].default
+            unknown = f"`expect` bounds {term.check}, which is {hidden}"
             return Observation(None, "not decided", hidden, unknown=unknown, applies=demanded)
-        rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
+        rows = [r for r in self._summary if (r["check"], r["split"]) == (term.check, term.split)]
         if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
             return Observation.missing("not checked", reason)
         count, examined = sum(r["count"] for r in rows), sum(r["examined"] for r in rows)
-        undecided = sum(r.get("undecided") or 0 for r in rows)
+        undecided = sum(r["undecided"] for r in rows)
         if not (examined or count or undecided):
             return self._nothing_examined(term, listed([*dict.fromkeys(r["why"] for r in rows if r["why"])]))
         phrases = PHRASES[term.check, term.split]
@@ -139,7 +138,7 @@ class Measure:
 
     def _effect_time(self, term: Term, row: Row) -> Observation:
         if row["count"] is None:
-            return Observation.missing("not measured", row["why"] or "nothing was measured")
+            return Observation.missing("not measured", row["why"])
         if reason := self._conditions.unsettled(term.scope) or self._conditions.clock():
             return Observation.missing("not measured", reason)
         least, most = row["count"], row["count"] + row["undecided"]

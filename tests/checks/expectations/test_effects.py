@@ -64,6 +64,9 @@ def test_a_time_to_an_effect_is_not_known_if_a_clock_ran_backwards(observed):
     found = observed("late p99", CLEAN | LATE, bounds="{late: {p99: 5s}}", events=back)
     assert found.unknown.startswith("the clock of the machine was set back by ")
     assert observed("missing", CLEAN | LATE, events=back).unknown == "", "a number needs no clock"
+    behind = CLEAN | {BEHIND: (2, 0, 3)}
+    found = [observed(BEHIND, behind, bounds="{behind: {max: 2}}", events=events).unknown for events in ((), back)]
+    assert found[0] == "" and found[1].startswith("the clock of the machine was set back by ")
 
 
 def test_duplicates_of_an_aggregate_count_where_the_audit_counted_them(observed):
@@ -98,6 +101,7 @@ def test_each_effect_is_counted_by_its_own_kind(observed):
     two = TOPIC + "}, {name: mails, " + AGGREGATE
     assert observed("duplicate", counted, two).unknown.startswith("the audit did not count it")
     assert not observed("duplicate", counted, two, of="mails").applies
+    assert observed("unexpected", counted, two, of="mails").text == "0 of 3 effects", "also without a bound"
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,7 @@ def test_the_number_of_an_effect_names_what_was_examined_and_what_was_undecided(
 def test_a_time_to_an_effect_is_a_range_where_the_run_did_not_see_it_at_once(observed, least, more, text):
     found = observed("late p99", CLEAN | {"late p99": (least, more, 3)}, bounds="{late: {p99: 5s}}")
     assert (found.text, found.reason) == (text, f"{text} from acknowledgement to effect invoices")
+    assert f"so that the time is {text}; look more often" in found.unsettled
 
 
 def finding(kind, own_id, effect="invoices"):

@@ -110,6 +110,16 @@ def test_findings_count_over_all_readers_and_the_reader_with_the_most_comes_firs
     assert found.seen.startswith("5 of 2,000 ") and found.why.endswith("(replay/1: 3, billing: 2)")
 
 
+def test_each_split_of_a_check_has_its_own_findings(fake):
+    run = fake()
+    run.found("duplicate_delivery", "legal", count=3)
+    illegal = "duplicate_delivery", "illegal", ""
+    assert judged(run)[illegal].seen.startswith("0 of 2,000 ")
+    run.summary = [row for row in run.summary if row["split"] != "illegal"]
+    found = judged(run)[illegal]
+    assert (found.verdict, found.seen) == ("inconclusive", "not checked")
+
+
 @pytest.mark.parametrize(
     "check", ["lost_write", "duplicate_write", "skipped_delivery", "nonmonotonic_poll", "overcommit"]
 )
