@@ -214,7 +214,7 @@ class Conditions:
             f"{text}, so it read from leaders in other racks: give the topics a replica in rack {rack}, and keep a "
             "broker there alive for longer"
         )
-        return Observation(100 * own // total, text, reason)
+        return Observation(-(-100 * own // total), text, reason)  # rounded up: more than half is at least 51
 
     def removed(self, check: str, topic: str) -> Observation:
         """Return the number of acknowledged records of a topic that compaction removed: superseded, or expired."""
@@ -388,7 +388,7 @@ class Conditions:
         names = sorted(readers(self._scenario))
         none = [r for r in names if not delivered.get(r)]
         entries = [c.name for c in (*self._scenario.readers, *self._scenario.shares)]
-        entries = [name for name in entries if {name, *self._names_of(name)} & set(none)]
+        entries = [name for name in entries if self._names_of(name) & set(none)]
         reason = f"nothing was delivered to {listed(none)}; "
         reason += self._reported(entries) or "see its file in logs/, raise limits.drain, or start it earlier"
         reason = self._undecided({t for c in self._scenario.readers if c.name in entries for t in c.topics}) or reason

@@ -340,8 +340,8 @@ def count_rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
     during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
     formed = max(before, default=min(r["generation"] for r in rows))
     last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
-    count = max(0, last - formed)
-    return Observation(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
+    reason = f"formed as generation {formed}, stopped as generation {last}"
+    return Observation(last - formed, f"{last - formed:,}", reason)
 
 
 def _generation_at_stop(after: list[Row]) -> int:
@@ -383,14 +383,12 @@ def lowest_success(run: Run, window_us: int) -> Observation:
     series = [(topic_of(r["scope"]), r) for r in audit_rows(run, "series") if r["series"] in ("called", "unacked")]
     first_us: dict[str, int] = {}
     for topic, row in series:
-        if row["series"] == "called":
-            first_us[topic] = min(row["at_us"], first_us.get(topic, row["at_us"]))
+        first_us[topic] = min(row["at_us"], first_us.get(topic, row["at_us"]))
     if not first_us:
         return Observation.missing("not measured", f"no send is in the table `series` of the audit; {AUDIT_AGAIN}")
     sends = {"called": Counter[tuple[str, int]](), "unacked": Counter[tuple[str, int]]()}
     for topic, row in series:
-        if topic in first_us:
-            sends[row["series"]][topic, (row["at_us"] - first_us[topic]) // window_us] += row["value"]
+        sends[row["series"]][topic, (row["at_us"] - first_us[topic]) // window_us] += row["value"]
     called, unacked = sends["called"], sends["unacked"]
     shares = [((n - unacked[key]) * 1_000_000 // n, -n, key[1], key[0]) for key, n in called.items()]
     share, negative, window, topic = min(shares)

@@ -228,6 +228,15 @@ def test_the_entry_of_a_group_without_records_says_why(fake):
     assert found.why == "nothing was delivered to g; billing/1 reported: gone"
 
 
+def test_the_entry_of_a_share_group_without_records_says_why(fake):
+    worker = "{mode: share, name: worker, group: w, client: java, topics: [orders], "
+    worker += "settings: {share.auto.offset.reset: earliest}}"
+    run = fake(SCENARIO.replace("consumers:", f"consumers:\n  - {worker}"))
+    run.ledger["lifecycle"] += [life("worker/1", "consumer", "error", error="gone")]
+    found = judged(run)["something_happened", "delivered", ""]
+    assert found.why == "nothing was delivered to w; worker/1 reported: gone"
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

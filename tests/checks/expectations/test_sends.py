@@ -23,7 +23,7 @@ Steps = dict[int, int]
 def write_series(run: Run, called: Steps, unacked: Steps, topic: str = "orders") -> None:
     rows = [
         {"at_us": T0 + step * STEP_US, "series": series, "scope": topic, "value": value}
-        for series, steps in (("called", called), ("unacked", unacked))
+        for series, steps in (("acked", {-9: 9} if called else {}), ("called", called), ("unacked", unacked))
         for step, value in steps.items()
     ]
     (run.audit / "series").mkdir(parents=True)
@@ -74,8 +74,9 @@ def test_failures_are_counted_by_outcome_over_all_topics(fake: Callable[..., Fak
     run.counts += [{"name": "failed", "scope": t, "value": n} for t, n in (("orders", 40), ("stock", 2))]
     run.counts += [{"name": "unknown", "scope": "orders", "value": 0}]
     run.write()
-    assert failures(run.run, "fail").value == 42
-    assert failures(run.run, "unknown").value == 0
+    failed, unknown = (failures(run.run, outcome) for outcome in ("fail", "unknown"))
+    assert (failed.value, failed.reason) == (42, "42 sends failed for good (orders: 40, stock: 2)")
+    assert (unknown.value, unknown.reason) == (0, "no send")
 
 
 def test_without_counts_failures_are_not_zero(fake: Callable[..., FakeRun]) -> None:
