@@ -82,7 +82,7 @@ class Measure:
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
             return Observation.missing("not checked", reason)
         count, examined = sum(r["count"] for r in rows), sum(r["examined"] for r in rows)
-        undecided = sum(r["undecided"] for r in rows)
+        undecided = sum(r.get("undecided", 0) for r in rows)  # Great Expectations reports a missing column
         if not (examined or count or undecided):
             return self._nothing_examined(term, listed([*dict.fromkeys(r["why"] for r in rows if r["why"])]))
         phrases = PHRASES[term.check, term.split]

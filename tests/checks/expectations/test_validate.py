@@ -81,13 +81,16 @@ def test_a_table_without_a_column_is_inconclusive_and_affects_no_other_table(fak
     assert "could not be evaluated: 'undecided'" in found["duplicate_write", "", ""].why
 
 
-@pytest.mark.parametrize("table", ["summary", "metrics"])
-def test_a_damaged_table_hides_no_violation_in_another_one(fake, validated, table):
+@pytest.mark.parametrize(
+    ("table", "damage"), [("summary", b"PAR1 no more"), ("metrics", b"PAR1 no more"), ("metrics", None)]
+)
+def test_a_damaged_or_missing_table_hides_no_violation_in_another_one(fake, validated, table, damage):
     run = fake()
     run.found("duplicate_write", count=2)
     run.metrics[0]["value_us"] = 99_000_000
     run.write()
-    run.write = lambda: (run.run.audit / table / "part-0.parquet").write_bytes(b"PAR1 no more")
+    file = run.run.audit / table / "part-0.parquet"
+    run.write = lambda: file.unlink() if damage is None else file.write_bytes(damage)
     found = validated(run)
     failed = {key[0] for key, verdict in verdicts(found).items() if verdict == "fail"}
     assert failed == {"duplicate_write", "produce_unavailability"} - {
