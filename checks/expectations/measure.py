@@ -340,8 +340,8 @@ def count_rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
     during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
     formed = max(before, default=min(r["generation"] for r in rows))
     last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
-    reason = f"formed as generation {formed}, stopped as generation {last}"
-    return Observation(last - formed, f"{last - formed:,}", reason)
+    count = last - formed
+    return Observation(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
 
 
 def _generation_at_stop(after: list[Row]) -> int:

@@ -672,10 +672,10 @@ def test_a_repeated_drive_is_complete(fake):
 def test_group_members_are_the_maximum_that_was_observed(fake):
     run = fake()
     run.ledger["cluster"] += [
-        {"at_us": T0 + 1, "entity": entity, "key": key, "value": json.dumps(value)}
+        {"at_us": T0 + 1, "entity": entity, "key": key, "value": value}
         for entity, key, value in (
-            *(("group:billing", "members", value) for value in (3, 2, None, "no answer")),
-            *(("group:other", "members", 9), ("group:billing", "epoch", 9)),
+            *(("group:billing", "members", value) for value in ("3", "2", "null", '"no answer"', None, "no JSON")),
+            *(("group:other", "members", "9"), ("group:billing", "epoch", "9")),
         )
     ]
     members = judged(run)["groups", "members", "billing"]
@@ -730,6 +730,12 @@ def test_rebalances_without_a_generation_are_inconclusive_with_the_reason(fake, 
     assert rebalances(run, [assigned(generation, T0) for generation in rows]) == "not observed"
     found = judged(run)["groups", "rebalances", "billing"]
     assert found.verdict == "inconclusive" and why in found.why
+
+
+def test_without_an_order_to_stop_all_generations_count(fake):
+    run = fake()
+    run.ledger["assignments"] = [assigned(1, T0), assigned(4, T0 + SECOND)]
+    assert judged(run)["groups", "rebalances", "billing"].seen == "3"
 
 
 def rebalances(run, rows):
@@ -1208,6 +1214,13 @@ def test_a_group_of_assign_mode_only_never_rebalances(fake):
     run.ledger["assignments"] = [assigned(1, T0) | {"mode": "assign", "generation": None}] * 2
     run.write()
     assert count_rebalances(run.run, run.resolved, "billing").value == 0
+
+
+def test_an_assign_mode_member_of_a_group_does_not_hide_the_rebalances_of_the_others(fake):
+    run = fake(SCENARIO.replace("{mode: assign, name: replay", "{mode: assign, group: billing, name: replay"))
+    run.ledger["assignments"] = [assigned(1, T0), assigned(4, T0 + SECOND)]
+    run.write()
+    assert count_rebalances(run.run, run.resolved, "billing").value == 3
 
 
 @pytest.mark.parametrize(("value_us", "verdict"), [(None, "inconclusive"), (9 * SECOND, "pass"), (11 * SECOND, "fail")])
