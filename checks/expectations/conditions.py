@@ -140,7 +140,7 @@ class Conditions:
             return Observation.missing("not read", reason)
         if row["error"]:
             return Observation.missing("not read", row["error"])
-        if reason := self._untraced(name, row["rows"], row["unreadable"] or 0):
+        if reason := self._untraced(name, row["rows"], row["unreadable"]):
             return Observation.missing(NO_INPUT_ID, reason)
         text = f"{row['rows']:,} rows"
         if not row["unreadable"]:
