@@ -1078,8 +1078,9 @@ def with_faults(scenario: str, *faults: str) -> str:
 def test_records_stamped_by_wrong_clocks_decide_nothing_by_their_times(fake, scenario, undecided):
     assert undecided <= NEED_LOG_TIMES
     found = judged(fake(scenario))
-    whys = {check: e.why for (check, _, _), e in found.items() if " changed the times of the records of " in e.why}
-    assert whys.keys() == undecided and all(" of orders: " in why for why in whys.values())
+    whys = {check: e.why for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
+    assert whys.keys() == undecided
+    assert all(" changed the times of the records of orders: " in why for why in whys.values())
 
 
 @pytest.mark.parametrize(
@@ -1089,6 +1090,7 @@ def test_records_stamped_by_wrong_clocks_decide_nothing_by_their_times(fake, sce
         ((0, 200_000, 100_000), 0),
         ((0, 200_001, 100_000), 100_001),
         ((0, 600_000, 100_000, 700_000), 500_000),
+        ((0, 600_000, 550_000, 450_000), 150_000),
     ],
 )
 def test_a_clock_that_was_set_back_shows_in_the_events_of_the_drive(times_us, back_us):
