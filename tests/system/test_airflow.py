@@ -301,6 +301,7 @@ def test_an_incident_is_reproduced_through_airflow(airflow, small, tmp_path):
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.landing
 def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path):
     overrides = ["producers.shop.recrods=5"]
     done = run_dag("resilience.leader-kill", airflow, runs_dir=tmp_path, run_id="refused", overrides=overrides)
@@ -331,6 +332,7 @@ def test_a_drive_that_fails_is_judged_as_by_the_command_line(airflow, tmp_path):
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.landing
 @pytest.mark.kafka
 def test_a_run_whose_cluster_does_not_start_has_a_report_and_is_in_the_history_with_the_reason(
     airflow, small, tmp_path

@@ -42,6 +42,7 @@ def alive(up: Run) -> list[bool]:
     return [cluster.broker_alive(broker) for broker in cluster.broker_ids]
 
 
+@pytest.mark.landing
 def test_a_leader_is_killed_by_its_address_and_comes_back(up: Run, tmp_path: Path) -> None:
     bootstrap = state.load(up).bootstrap
     ended = chaos("break", "--bootstrap", bootstrap, "leader_of=orders/0", "--for", "10s", "--runs-dir", tmp_path)

@@ -172,6 +172,9 @@ def airflow(client, engine, tmp_path_factory):
         assert deployment.left() == []
 
 
+@pytest.mark.nightly(
+    twin="system/test_ui.py::test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything"
+)
 def test_a_dag_that_is_triggered_over_the_rest_api_ends_in_a_report(airflow):
     assert airflow.run("clean") == "success", airflow.why("clean")
     run = airflow.runs / "clean"
@@ -180,6 +183,9 @@ def test_a_dag_that_is_triggered_over_the_rest_api_ends_in_a_report(airflow):
     assert "deploy" in json.dumps(airflow.api(f"{DAG}/dagRuns/clean/taskInstances/deploy/logs/1"))
 
 
+@pytest.mark.nightly(
+    twin="chaos/cluster/test_secured.py::test_a_run_shows_its_secrets_nowhere_and_a_refused_send_has_failed"
+)
 def test_a_run_leaves_no_process_and_no_secret(airflow):
     left = airflow.service("scheduler").top(ps_args="-o pid,stat,args")["Processes"]
     assert [p for p in left if p[1].startswith("Z") or "java" in p[2] or "chaos" in p[2]] == []

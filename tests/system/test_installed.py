@@ -253,6 +253,7 @@ def test_operators_in_a_dag_of_others_give_verdicts_links_and_assets(airflow_of_
     assert left_running(runs) == [] and list((runs / ".tasks").iterdir()) == []
 
 
+@pytest.mark.nightly(twin="system/test_installed.py::test_operators_in_a_dag_of_others_give_verdicts_links_and_assets")
 @pytest.mark.airflow
 @pytest.mark.kafka
 def test_a_deferred_run_that_is_marked_failed_ends_its_brokers_and_a_mistake_is_one_line(

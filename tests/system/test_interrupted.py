@@ -62,6 +62,7 @@ def injected(events):
     return sum(e["kind"] == "fault" and e["phase"] == "injected" for e in events)
 
 
+@pytest.mark.landing
 def test_ctrl_c_ends_everything(small, tmp_path):
     process = start("run", small, "--runs-dir", tmp_path / "runs")
     under_way(tmp_path / "runs", process, lambda events: injected(events) == 1, "no fault")
@@ -115,6 +116,7 @@ def test_ctrl_c_at_each_stage_leaves_nothing(tmp_path, moment):
     assert left_running(tmp_path) == [] and not list(runs.glob("*/brokers"))
 
 
+@pytest.mark.landing
 def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusive_never_green(small, tmp_path):
     process = start("run", small, "--runs-dir", tmp_path / "runs")
     under_way(tmp_path / "runs", process, lambda events: injected(events) == 1, "no fault")

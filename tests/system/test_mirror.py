@@ -40,7 +40,10 @@ def test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_tran
     assert bool(invoices["counts"]["missing"]) == (variant == "not-translated")
 
 
-@pytest.mark.parametrize("variant", ["synchronized", pytest.param("not-synchronized", marks=NIGHTLY)])
+@pytest.mark.nightly(
+    twin="system/test_mirror.py::test_a_group_that_moves_to_the_mirror_skips_nothing_if_its_offsets_were_translated[translated]"
+)
+@pytest.mark.parametrize("variant", ["synchronized", "not-synchronized"])
 def test_a_reader_may_read_the_mirror_if_its_right_was_synchronized(tmp_path, variant):
     mirrored, invoices = moved("app-mirror-acls", variant, tmp_path)
     assert invoices["counts"]["missing"] == (0 if variant == "synchronized" else mirrored["inputs"])

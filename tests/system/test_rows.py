@@ -110,6 +110,7 @@ def test_each_row_is_there_once_after_two_crashes_of_the_database(server, tmp_pa
 ROW = "insert into orders select 'o-' || count(*), 1 from orders"
 
 
+@pytest.mark.nightly(twin="system/test_rows.py::test_each_row_is_there_once_after_two_crashes_of_the_database")
 def test_a_standby_has_each_row_of_its_primary_and_takes_its_place(tmp_path):
     primary = Server(tmp_path / "db", synchronous_standby_names="*")
     standby = Server(tmp_path / "copy", [], follows=primary.port)

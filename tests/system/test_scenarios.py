@@ -18,7 +18,7 @@ from tests.support.platform import HELD, chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
 
-PART = {"leader-kill", "lost-commit/one-replica", "out-of-range", "unclean-election"}
+PART = {"leader-kill", "out-of-range", "unclean-election"}
 FIRST = {"leader-kill", "out-of-range"}
 TWINS = {
     "acks1-leader-kill/acks-1": "system/test_incident.py::test_the_run_names_the_lost_records_with_their_mechanism",
@@ -29,7 +29,7 @@ TWINS = {
     "auto-commit-crash/default": (
         "chaos/clients/test_consumers.py::test_automatic_commits_are_recorded_and_with_librdkafka_defaults_run_ahead"
     ),
-    "clean-run": "system/test_compose.py::test_a_dag_that_is_triggered_over_the_rest_api_ends_in_a_report",
+    "clean-run": "system/test_installed.py::test_a_scenario_runs_from_command_to_verdict",
     "clock-client": (
         "chaos/clients/test_clocks.py::test_a_client_sees_another_time_and_its_rows_have_that_of_the_machine"
     ),
@@ -46,6 +46,7 @@ TWINS = {
         "chaos/clients/test_transactions.py::test_a_hanging_transaction_is_unknown_and_not_readable"
     ),
     "late-request/plain": "chaos/relay/test_brokers.py::test_a_dropped_answer_makes_the_producer_write_twice",
+    "lost-commit/one-replica": "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[unclean-election]",
     "oversized-records": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[confluent-producer]"
     ),

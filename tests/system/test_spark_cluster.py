@@ -98,6 +98,9 @@ def test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summar
     wait_until(lambda: running(cluster) == [], 20, lambda: f"still there: {running(cluster)}")
 
 
+@pytest.mark.nightly(
+    twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
+)
 def test_a_run_directory_in_hdfs_is_audited_there_and_gets_its_results(cluster, run, tmp_path):
     with put_into_hdfs(run, tmp_path) as (uri, fs):
         ended = chaos("audit", uri, "--spark-master", cluster.url, "--json")

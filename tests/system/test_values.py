@@ -44,6 +44,7 @@ def change_log(run: Run) -> None:
         pq.write_table(log.set_column(at, log.schema.field(at), crc_ok).filter(pc.invert(lost)), path)
 
 
+@pytest.mark.landing
 @pytest.mark.kafka
 def test_a_record_of_the_user_is_audited_as_one_of_ours(tmp_path: Path) -> None:
     (tmp_path / "orders.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in SAMPLES))

@@ -45,8 +45,8 @@ def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
     """
     if twin := TWINS.get((runtime, case)) or TWINS.get((runtime, "")):
         return [pytest.mark.nightly(twin=f"chaos/clients/{twin}")]
-    if runtime in ("franz-go", "kafka-python", "aiokafka") and case != "group_consumer":
-        name = f"test_conformance.py::test_a_shipped_runtime_keeps_every_point[{runtime}-group_consumer]"
+    if runtime in ("franz-go", "kafka-python", "aiokafka") and (runtime, case) != ("aiokafka", "group_consumer"):
+        name = "test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer]"
         return [pytest.mark.nightly(twin=f"chaos/clients/{name}")]
     return [] if runtime == "confluent" else [pytest.mark.landing]
 
@@ -60,7 +60,7 @@ TWINS = {
     ("flink-legacy", ""): FLINK_READS,
     ("java", ""): "java/test_java.py",
     ("sarama", ""): "golang/test_clients.py::test_clients_write_read_and_restart_and_their_rows_agree",
-    ("spark", ""): "spark/test_spark.py",
+    ("spark", ""): FLINK_READS,
     ("streams", ""): "streams/test_streams.py",
 }
 """Tests of the other lanes by runtime and case, or by runtime for each of the other cases."""

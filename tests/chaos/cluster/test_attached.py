@@ -101,6 +101,7 @@ def topics_and_groups(secured: Secured) -> set[str]:
     return topics | {g.group_id for g in admin.list_consumer_groups().result(30).valid}
 
 
+@pytest.mark.landing
 def test_promise_reads_topics_and_brokers_over_sasl_and_tls(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
     new = NewTopic("promised", num_partitions=2, replication_factor=3, config={"min.insync.replicas": "2"})
     secured.admin.create_topics([new])["promised"].result(30)
@@ -478,6 +479,9 @@ def test_an_application_passes_the_relay_which_encrypts_again(
         assert [line for line in watch.arguments if secret.encode() in line] == []
 
 
+@pytest.mark.nightly(
+    twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
+)
 @pytest.mark.landing
 def test_spark_workers_read_the_log_and_resolve_the_secrets(secured: Secured, theirs: set[str], run: Run) -> None:
     text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
@@ -523,6 +527,7 @@ def test_without_the_consent_of_the_owner_no_broker_is_touched(secured: Secured,
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.nightly(twin="chaos/cluster/test_attached.py::test_a_command_without_effect_is_an_error")
 @pytest.mark.landing
 def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     secured: Secured, theirs: set[str], tmp_path: Path
@@ -537,6 +542,7 @@ def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     assert not any(b"sleep\x00600" in p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists())
 
 
+@pytest.mark.landing
 def test_break_aims_at_a_topic_of_the_user_over_sasl_and_restores_the_broker(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:

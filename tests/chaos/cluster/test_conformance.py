@@ -388,6 +388,7 @@ def test_a_broker_ends_when_its_log_cannot_grow(cluster: Cluster, kafka: Kafka) 
     assert answers(cluster, before.leader)
 
 
+@pytest.mark.landing
 def test_one_broker_runs_a_newer_release_and_an_older_one_is_refused(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "change_release")
     change, start, former = able(cluster, ChangeRelease), able(cluster, Start), cluster.state.kafka

@@ -230,6 +230,7 @@ faults:
 """
 
 
+@pytest.mark.landing
 @pytest.mark.kafka
 def test_a_run_shows_its_secrets_nowhere_and_a_refused_send_has_failed(tmp_path: Path) -> None:
     file, runs = tmp_path / "mine.yaml", tmp_path / "runs"

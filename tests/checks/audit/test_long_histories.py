@@ -42,7 +42,7 @@ SIMPLER = pytest.mark.nightly(
 )
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=SIMPLER if kind == "clean" else ()) for kind in PLANTED])
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind == "rich" else SIMPLER) for kind in PLANTED])
 @pytest.mark.landing
 def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, kind: Kind) -> None:
     plan, run = Plan(RECORDS, kind, per_tick=PER_TICK, ticks=TICKS), Run(tmp_path / "run")

@@ -21,7 +21,7 @@ from tests.checks.audit.shrinking import compare, shrink, written
 from tests.checks.audit.stories import STORIES
 from tests.checks.audit.story import TOKEN, Story, rows_of, scenario_of
 
-HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "400"))
+HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "200"))
 SEED = int(os.environ.get("AUDIT_SEED", "0"))
 AN_AUDIT = 1_000
 """Histories to one audit."""

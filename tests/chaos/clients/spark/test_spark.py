@@ -16,6 +16,9 @@ pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 RECORDS = 600
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
+)
 def test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates_has_each_result_once(
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
@@ -63,7 +66,7 @@ consumers:
 
 
 @pytest.mark.nightly(
-    twin="chaos/clients/spark/test_spark.py::test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates_has_each_result_once"
+    twin="chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
 )
 def test_a_partition_that_was_added_begins_at_its_first_record(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
