@@ -54,6 +54,9 @@ def airflow(tmp_path_factory, secured):
     return env
 
 
+@pytest.mark.nightly(
+    twin="chaos/cluster/test_attached.py::test_break_aims_at_a_topic_of_the_user_over_sasl_and_restores_the_broker"
+)
 def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflow, secured, tmp_path):
     before = topics_and_groups(secured)
     with Watch() as watch:

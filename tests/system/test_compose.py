@@ -172,9 +172,7 @@ def airflow(client, engine, tmp_path_factory):
         assert deployment.left() == []
 
 
-@pytest.mark.nightly(
-    twin="system/test_ui.py::test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything"
-)
+@pytest.mark.nightly(twin="system/test_airflow.py::test_the_demo_runs_through_airflow_and_proves_all_three_faults")
 def test_a_dag_that_is_triggered_over_the_rest_api_ends_in_a_report(airflow):
     assert airflow.run("clean") == "success", airflow.why("clean")
     run = airflow.runs / "clean"

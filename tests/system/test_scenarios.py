@@ -156,9 +156,7 @@ def test_acks_all_loses_nothing(results):
     assert result["counts"]["in_log"] >= result["counts"]["acked"] >= 16_000
 
 
-@pytest.mark.nightly(
-    twin="system/test_ui.py::test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything"
-)
+@pytest.mark.nightly(twin="system/test_airflow.py::test_the_demo_runs_through_airflow_and_proves_all_three_faults")
 def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
     tame = ("--set", "faults.slow.per_record=1us", "--set", "limits.proof=3s")
     code, result = results("slow-consumer", *tame)

@@ -138,6 +138,7 @@ def test_file_uris_are_read_in_place_and_a_damaged_part_is_named(run, tmp_path):
     assert not (there.path / "validation.json").exists()
 
 
+@pytest.mark.nightly(twin="system/test_interrupted.py::test_ctrl_c_ends_everything")
 def test_ctrl_c_ends_the_application(cluster, run, tmp_path):
     process = start("audit", copied(run, tmp_path / "rich").path, "--spark-master", cluster.url)
     wait_until(lambda: running(cluster) != [], 60, "it never came to the master")
@@ -148,7 +149,7 @@ def test_ctrl_c_ends_the_application(cluster, run, tmp_path):
 
 
 @pytest.mark.nightly(
-    twin="system/test_spark_cluster.py::test_executors_without_our_requirements_are_reported_in_one_line"
+    twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
 )
 def test_executors_that_never_come_are_reported_in_one_line(cluster, run, tmp_path):
     conf = "spark.executor.memory=900g spark.scheduler.maxRegisteredResourcesWaitingTime=5s"
@@ -161,6 +162,9 @@ def test_executors_that_never_come_are_reported_in_one_line(cluster, run, tmp_pa
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.nightly(
+    twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
+)
 def test_executors_without_our_requirements_are_reported_in_one_line(cluster, run, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

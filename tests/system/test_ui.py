@@ -104,6 +104,7 @@ def check_forms_and_links(api, entry):
         assert api(f"{where}/{task}/links")["extra_links"] == {"Report": f"{report}#{section}"}
 
 
+@pytest.mark.nightly(twin="system/test_airflow.py::test_the_demo_runs_through_airflow_and_proves_all_three_faults")
 def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything(ui, tmp_path):
     notifications = tmp_path / "runs" / "notifications.jsonl"
 

@@ -51,7 +51,7 @@ def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
     return [] if runtime == "confluent" else [pytest.mark.landing]
 
 
-FLINK_READS = "flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
+FLINK_READS = "flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
 TWINS = {
     ("flink", "producer"): (
         "flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree[exactly-once]"

@@ -363,7 +363,7 @@ def test_any_process_that_ends_a_run_restores_the_cluster(
 
 
 @pytest.mark.nightly(
-    twin="system/test_airflow_attached.py::test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password"
+    twin="chaos/cluster/test_attached.py::test_break_aims_at_a_topic_of_the_user_over_sasl_and_restores_the_broker"
 )
 @pytest.mark.parametrize(
     ("name", "listener"),
@@ -482,7 +482,6 @@ def test_an_application_passes_the_relay_which_encrypts_again(
 @pytest.mark.nightly(
     twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
 )
-@pytest.mark.landing
 def test_spark_workers_read_the_log_and_resolve_the_secrets(secured: Secured, theirs: set[str], run: Run) -> None:
     text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
     loaded = parse(text, "t.yaml", ["cluster.driver=attached", f"cluster.bootstrap={json.dumps(secured.login)}"])
@@ -528,7 +527,6 @@ def test_without_the_consent_of_the_owner_no_broker_is_touched(secured: Secured,
 
 
 @pytest.mark.nightly(twin="chaos/cluster/test_attached.py::test_a_command_without_effect_is_an_error")
-@pytest.mark.landing
 def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ def copied(folder):
         shutil.copy(EXAMPLES / name, folder)
 
 
-@pytest.mark.landing
+@pytest.mark.nightly(twin="chaos/testing/test_control.py")
 @pytest.mark.kafka
 def test_the_fixture_runs_what_a_test_says_and_its_failure_has_the_story(tmp_path):
     copied(tmp_path)

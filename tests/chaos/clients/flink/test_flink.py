@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 
 
 @pytest.mark.nightly(
-    twin="chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
+    twin="chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
 )
 @pytest.mark.parametrize("client", ["flink", "flink:1.20.5", "flink-legacy"])
 def test_a_flink_job_restores_its_checkpoint_and_commits_it_and_its_rows_agree(

@@ -16,18 +16,10 @@ from tests.support.ledgers import rows, topic_name
 pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 
 
-@pytest.mark.parametrize(
-    "release",
-    [
-        "2.3.0",
-        pytest.param(
-            "1.20.5",
-            marks=pytest.mark.nightly(
-                twin="chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
-            ),
-        ),
-    ],
+@pytest.mark.nightly(
+    twin="chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
 )
+@pytest.mark.parametrize("release", ["2.3.0", "1.20.5"])
 def test_a_subtask_restores_its_checkpoint_in_another_task_manager(fleet: MakeFleet, run: Run, release: str) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -95,7 +87,7 @@ limits: {{clients: {WAIT_S}s}}
 
 
 @pytest.mark.nightly(
-    twin="chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
+    twin="chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
 )
 def test_a_task_manager_that_ends_by_itself_is_reported(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
