@@ -7,7 +7,7 @@ DEV_READY := .venv/.ready-dev
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup setup-dev ui airflow-up airflow-down demo test test-quick test-landing test-all lint format bench bench-audit lock wheel clean
+.PHONY: help setup setup-dev ui airflow-up airflow-down demo test test-quick standard test-landing test-all lint format bench bench-audit lock wheel clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -52,12 +52,16 @@ lint: setup-dev ## ruff and mypy
 	$(BIN)/mypy
 
 # An empty variable is none: pytest keeps what it compiled, and the next lane collects its tests in half the time.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
+# Three workers keep two cores busy: clusters that start and clients that wait leave a quarter of them idle.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30
 
 test-quick: setup-dev ## the quick lane: no broker, no Airflow, no container, no browser, little Spark
 	$(PYTEST) -m "not (kafka or airflow or spark or spark_cluster or browser or docker or histories or landing or nightly)"
 
-test: lint ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
+test: setup-dev ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
+	@$(MAKE) --no-print-directory -j 2 lint standard
+
+standard: setup-dev
 	$(PYTEST) -m "not landing and not nightly"
 
 test-landing: setup-dev ## beside it, before each landing: whole systems, other runtimes, and long runs

@@ -115,7 +115,9 @@ def test_a_run_directory_in_hdfs_is_audited_there_and_gets_its_results(cluster, 
         assert (tmp_path / "back" / "report.html").stat().st_size > 10_000
 
 
-@pytest.mark.nightly(twin="system/test_spark_cluster.py::test_file_uris_are_read_in_place_and_a_damaged_part_is_named")
+@pytest.mark.nightly(
+    twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
+)
 def test_a_part_that_is_missing_in_hdfs_is_named(cluster, run, tmp_path):
     with put_into_hdfs(run, tmp_path) as (uri, fs):
         fs("-rm", f"{uri}/ledger/sends.parquet/part-00000.parquet")
@@ -125,6 +127,9 @@ def test_a_part_that_is_missing_in_hdfs_is_named(cluster, run, tmp_path):
         assert str(tmp_path) not in ended.result["sentence"]
 
 
+@pytest.mark.nightly(
+    twin="system/test_spark_cluster.py::test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries"
+)
 def test_file_uris_are_read_in_place_and_a_damaged_part_is_named(run, tmp_path):
     there = copied(run, tmp_path / "there")
     assert chaos("audit", f"file://{there.path}", "--json").code == 1

@@ -188,6 +188,7 @@ def test_a_tap_that_was_killed_goes_on_with_its_ports_and_folder_and_passes_noth
     ends.close()
 
 
+@pytest.mark.landing
 def test_a_tap_that_was_killed_after_its_recording_passes_when_it_is_judged_later(
     bootstrap: str, topic: str, tmp_path: Path
 ) -> None:

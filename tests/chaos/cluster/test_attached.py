@@ -447,13 +447,9 @@ CERTIFICATE = {
     "ssl.key.password": "{key_password|json}",
 }
 
-BY_CERTIFICATE = pytest.mark.nightly(
-    twin="chaos/cluster/test_attached.py::test_an_application_passes_the_relay_which_encrypts_again[SCRAM-SHA-512]"
-)
 
-
-@pytest.mark.landing
-@pytest.mark.parametrize("listener", ["SCRAM-SHA-512", pytest.param("certificate", marks=BY_CERTIFICATE)])
+@pytest.mark.nightly(twin="chaos/relay/test_encryption.py")
+@pytest.mark.parametrize("listener", ["SCRAM-SHA-512", "certificate"])
 def test_an_application_passes_the_relay_which_encrypts_again(
     secured: Secured, theirs: set[str], tmp_path: Path, listener: str
 ) -> None:
