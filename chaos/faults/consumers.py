@@ -388,9 +388,10 @@ class ConsumerPause(MemberFault[ConsumerPauseSpec], spec=ConsumerPauseSpec):
         return f"stopped {self.resolved}"
 
     def _assign_effect(self, world: World) -> str | None:
-        """Check that it has delivered nothing since the pause."""
-        delivered = world.fleet.state(self.resolved).count("delivered")
-        if time.monotonic() - self._since < IDLE_S or delivered != self._delivered:
+        """Check that it delivers nothing; what it wrote before it was stopped may be read after that."""
+        if (delivered := world.fleet.state(self.resolved).count("delivered")) != self._delivered:
+            self._delivered, self._since = delivered, time.monotonic()
+        if time.monotonic() - self._since < IDLE_S:
             return None
         return f"{self.resolved} has processed nothing for {IDLE_S:g} s"
 

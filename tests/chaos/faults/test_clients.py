@@ -476,3 +476,25 @@ def test_a_processor_that_leaves_has_to_be_gone_from_its_group_unless_its_librar
     world = Members("consumer.leave", "till/1", exit_code=1, text=streams)
     world.fault.inject(world)
     assert world.fault.proof(world) is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "proven"),
+    [([10, 10, 10, 10], 2), ([10, 12, 12, 12, 12], 2), ([10, 12, 14, 16, 18], None)],
+    ids=["nothing", "what it wrote before", "it goes on"],
+)
+def test_a_paused_reader_is_proven_once_it_delivers_nothing_also_if_its_last_reports_come_late(
+    counts, proven, monkeypatch
+):
+    scenario = parse(SCENARIO.replace("consumer.crash", "consumer.pause"), "t.yaml")
+    seconds = iter(range(20))
+    monkeypatch.setattr("chaos.faults.consumers.time.monotonic", lambda: float(next(seconds)))
+    delivered = iter(counts)
+    state = SimpleNamespace(alive=True, count=lambda name: next(delivered))
+    fleet = SimpleNamespace(state=lambda client: state, pause=lambda client: None)
+    world = SimpleNamespace(scenario=scenario, fleet=fleet, kafka=None)
+    fault = FAULTS["consumer.pause"](scenario.faults[0])
+    fault.inject(world)
+    seen = [fault.proof(world) for _ in counts[1:]]
+    first = next((number for number, text in enumerate(seen, 1) if text), None)
+    assert first == proven, seen
