@@ -57,7 +57,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-l
 test-quick: setup-dev ## the quick lane: no broker, no Airflow, no container, no browser, little Spark
 	$(PYTEST) -n 2 -m "not (kafka or airflow or spark or spark_cluster or browser or docker or histories or landing or nightly)"
 
-test: setup-dev ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
+test: ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
 	@$(MAKE) --no-print-directory -j 2 lint standard
 
 standard: setup-dev

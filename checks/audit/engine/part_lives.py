@@ -163,7 +163,7 @@ class LivePart(Part):
         """Return the index of the life of a row, of several that have ended, their number if it is unclear.
 
         The record of a delivery is in the life that acknowledged it. One that is not known to be acknowledged at an
-        offset may be in any of them. None for a row of which neither is known.
+        offset may be in any of them. None if a row shows neither.
         """
         record = self._record(row)
         if record is None:
@@ -203,8 +203,7 @@ class LivePart(Part):
                 yield label, int(number), (int(reached.min()), int(reached.max()))
 
     def _acks(self) -> Iterator[tuple[str, Ints, Ints, Ints]]:
-        """Yield each topic of which several lives have ended, the rows of its acknowledgements, and the lives that they
-        may belong to."""
+        """Yield each topic with several ended lives, the rows of its acknowledgements, and the lives of each row."""
         ok = self.equals("outcome", "ok") & (self.ints("offset") != NONE)
         for topic, rows, earliest, latest in self._by_time:
             acked = ok[rows.index]

@@ -72,8 +72,7 @@ def settle_lives(
     placed, unlocated = place(lives, between, extents), frozenset(found.members(UNLOCATED))
     settled: Any = {}
     if unsettled:
-        identities = {identity for _, identity in unsettled}
-        wanted = {i: np.concatenate([s for (_, j), s in unsettled.items() if i == j]) for i in identities}
+        wanted = {i: np.concatenate([unsettled[t, i] for t in tables if (t, i) in unsettled]) for _, i in unsettled}
         found = _each_part(spark, {"log": files["log"]}, rows, partial(_add_positions, run_token, wanted))
         settled = dict(found.each(SETTLED))
     sends = {identity: seqs for (table, identity), seqs in unsettled.items() if table == "sends"}

@@ -11,7 +11,7 @@ import numpy as np
 
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import settings_of
-from checks.audit.arrays import NEVER_US, NONE, Columns, Ints, Mask, distinct
+from checks.audit.arrays import NEVER_US, NONE, Columns, Ints, Mask, among, distinct
 from checks.audit.engine.blocks import BLOCK_BITS, OK
 from checks.audit.engine.counters import DELIVERED_FROM, LOCATED
 from checks.audit.engine.group import dense, sections
@@ -46,7 +46,7 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
     """
     s, c = b.sends, b.appends
     located = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE))
-    there = np.isin(b.sent[located], b.logged) & ~b.of_ended(located)
+    there = among(b.sent[located], b.logged) & ~b.of_ended(located)
     for topic, rows in b.by_topic(s, located[~there]):
         tally.add(NOT_IN_LOG, topic, value=len(rows))
     acked = located[there]

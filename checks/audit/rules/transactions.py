@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from chaos.scenario.model import Scenario
-from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
+from checks.audit.arrays import NONE, Columns, Ints, Mask, among, nullable
 from checks.audit.engine.blocks import OK, UNKNOWN
 from checks.audit.engine.counters import TRANSACTION_WRITERS
 from checks.audit.engine.group import dense, sections
@@ -67,7 +67,7 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     gone, inside = inside[ended], inside[~ended]
     evicted, unsure = b.absent(inside)
     evicted |= b.in_compacted(inside)
-    gone = np.concatenate([gone, inside[evicted & ~np.isin(b.sent[inside], b.logged)]])
+    gone = np.concatenate([gone, inside[evicted & ~among(b.sent[inside], b.logged)]])
     for topic, rows in b.by_topic(s, gone):
         tally.add(UNSEEN, topic, value=len(rows))
     reasons = [next((reason for reason, mask in unsure.items() if mask[i]), None) for i in range(len(inside))]

@@ -41,29 +41,29 @@ def lacks(runtime: str, name: str) -> str:
 def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
     """Return the mark of a case that the standard lane leaves to others: it has librdkafka, the default.
 
-    The tests of a runtime's folder run in the standard lane or the landing lane; libraries without one have a case.
+    The tests of a runtime's folder run in the standard lane or the landing lane; of libraries without one, aiokafka has
+    a case.
     """
-    if twin := TWINS.get((runtime, case)) or TWINS.get((runtime, "")):
+    if twin := TWINS.get(runtime):
         return [pytest.mark.nightly(twin=f"chaos/clients/{twin}")]
-    if runtime in ("franz-go", "kafka-python", "aiokafka") and (runtime, case) != ("aiokafka", "group_consumer"):
-        name = "test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer]"
-        return [pytest.mark.nightly(twin=f"chaos/clients/{name}")]
+    if runtime == "aiokafka" and case != "group_consumer":
+        return [pytest.mark.nightly(twin=f"chaos/clients/{AIOKAFKA}")]
     return [] if runtime == "confluent" else [pytest.mark.landing]
 
 
-FLINK_READS = "flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
+AIOKAFKA = "test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer]"
+FLINK = "flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
 TWINS = {
-    ("flink", "producer"): (
-        "flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree[exactly-once]"
-    ),
-    ("flink", ""): FLINK_READS,
-    ("flink-legacy", ""): FLINK_READS,
-    ("java", ""): "java/test_java.py",
-    ("sarama", ""): "golang/test_clients.py::test_clients_write_read_and_restart_and_their_rows_agree",
-    ("spark", ""): FLINK_READS,
-    ("streams", ""): "streams/test_streams.py",
+    "flink": FLINK,
+    "flink-legacy": FLINK,
+    "franz-go": AIOKAFKA,
+    "java": "java/test_java.py",
+    "kafka-python": AIOKAFKA,
+    "sarama": "golang/test_clients.py::test_clients_write_read_and_restart_and_their_rows_agree",
+    "spark": FLINK,
+    "streams": "streams/test_streams.py",
 }
-"""Tests of the other lanes by runtime and case, or by runtime for each of the other cases."""
+"""Tests of the other lanes by runtime."""
 
 
 @kafka

@@ -37,12 +37,12 @@ PLANTED: dict[Kind, set[str]] = {
 }
 
 
-SIMPLER = pytest.mark.nightly(
+OTHERS = pytest.mark.nightly(
     twin="checks/audit/test_long_histories.py::test_a_history_holds_what_it_says_and_nothing_else[rich]"
 )
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind == "rich" else SIMPLER) for kind in PLANTED])
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind == "rich" else OTHERS) for kind in PLANTED])
 @pytest.mark.landing
 def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, kind: Kind) -> None:
     plan, run = Plan(RECORDS, kind, per_tick=PER_TICK, ticks=TICKS), Run(tmp_path / "run")
