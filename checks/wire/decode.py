@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
@@ -60,6 +63,7 @@ RAW: dict[str, str] = {
 }
 """The columns of each table of the class in Java after the common ones, in the class's order. `checks.wire.tables` has
 what they mean."""
+ALL = tuple(RAW)
 
 
 def prepare(spark: SparkSession, on_progress: Progress = silent) -> Any:
@@ -71,16 +75,27 @@ def prepare(spark: SparkSession, on_progress: Progress = silent) -> Any:
     return jvm.aftershock.wire.Decode
 
 
-def decoded(spark: SparkSession, decoder: Any, folder: str) -> DataFrame:
-    """Return the rows of all tables from the segments in a folder, a path or URI: see `raw` for one of them."""
+def parts(spark: SparkSession, decoder: Any, folder: str, tasks: int = 1, tables: Sequence[str] = ALL) -> DataFrame:
+    """Return parts of tables from the segments in a folder, a path or URI: only frames of these tables are decoded.
+
+    Columns: `task`, the same for all rows of a connection; `name` of the table; `rows`, an Arrow stream (see `raw`).
+    """
     files = spark.read.format("binaryFile").load(f"{folder}/*.wire").select("content")
-    columns = ["table string", f"entry struct<{_ENTRY}>", *(f"{name} struct<{fields}>" for name, fields in RAW.items())]
-    return DataFrame(decoder.rows(files._jdf, ", ".join(columns)), spark)
+    ddl = ", ".join(f"{name} struct<{_ENTRY}, {RAW[name]}>" for name in tables)
+    return DataFrame(decoder.parts(files._jdf, ddl, tasks), spark)
 
 
-def raw(rows: DataFrame, table: str) -> DataFrame:
-    """Return the rows of one table out of the decoded rows of all."""
-    return rows.where(F.col("table") == table).select("entry.*", f"{table}.*")
+def schemas() -> dict[str, pa.Schema]:
+    """Return the columns of the tables of the decoder."""
+    return {name: to_arrow_schema(StructType.fromDDL(f"{_ENTRY}, {columns}")) for name, columns in RAW.items()}
+
+
+def raw(schemas: Mapping[str, pa.Schema], found: Iterable[tuple[str, Any]]) -> dict[str, pa.Table]:
+    """Return the tables of the decoder from their columns, and the names and streams of their parts."""
+    tables = {name: [schema.empty_table()] for name, schema in schemas.items()}
+    for name, rows in found:
+        tables[name].append(pa.ipc.open_stream(rows).read_all().cast(schemas[name]))
+    return {name: pa.concat_tables(parts) for name, parts in tables.items()}
 
 
 def _compiled(on_progress: Progress) -> Path:
@@ -105,6 +120,6 @@ def _spark_jars() -> list[Path]:
     return [
         jar
         for f in folders
-        for pattern in ("spark-*.jar", "scala-library*.jar", "lz4-java*.jar")
+        for pattern in ("spark-*.jar", "scala-library*.jar", "lz4-java*.jar", "arrow-*.jar")
         for jar in Path(f, "jars").glob(pattern)
     ]

@@ -1,12 +1,18 @@
 package aftershock.wire;
 
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.NoSuchElementException;
+import java.util.Set;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
@@ -19,14 +25,15 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Segments of a capture (chaos/relay/capture.py) as rows, with Kafka's generated message classes.
+ * Segments of a capture (chaos/relay/capture.py) as tables, with Kafka's generated message classes.
  *
- * <p>{@code rows} is called from Python. It reads each entry once, for all tables: a row names its table and has its
- * values in the column of this name. A frame that a table has, of a version that these classes do not know, or that was
+ * <p>{@code parts} is called from Python. It reads each entry once, for all tables. A frame that a table has, of a version that these classes do not know, or that was
  * not kept, is a row of the table {@code unread}. No table has answers to ApiVersions: one with an error has version 0,
  * whatever was asked (KIP-511).
  */
@@ -35,6 +42,7 @@ public final class Decode {
   static final int MADE = 1, UNKEPT = 2, AGAIN = 4;
   private static final byte[] MAGIC = "ASWIRE1\n".getBytes();
   private static final int ENTRY = 44, HOLE = 8;
+  private static final String UNREAD = "unread";
 
   /** What a table makes of one entry: rows without the columns that all tables have. */
   interface Reader {
@@ -51,15 +59,74 @@ public final class Decode {
 
   private static final Map<String, Table> TABLES = Tables.all();
 
+  /** What gets the rows of one segment: the name of the table, the entry, and the values. */
+  interface Sink {
+    void add(String table, Entry entry, Object[] values);
+  }
+
   /**
-   * Return the rows of all tables; files: one row for each segment, with its content; ddl: the name of the table, a
-   * struct of the common columns, then a struct for each table.
+   * Return the tables in parts: `task` (of its connections), `name` of the table, and `rows` as an Arrow stream.
+   *
+   * @param files one row for each segment, with its content
+   * @param ddl a struct for each table that is wanted: the columns that all tables have, and then its own ones
+   * @param tasks how many there are: the rows of a connection go to one
    */
-  public static Dataset<Row> rows(Dataset<Row> files, String ddl) {
-    StructType schema = StructType.fromDDL(ddl);
-    List<String> columns = List.of(schema.fieldNames());
-    JavaRDD<InternalRow> rows = files.javaRDD().flatMap(file -> new Rows((byte[]) file.get(0), columns));
-    return ((SparkSession) files.sparkSession()).internalCreateDataFrame(rows.rdd(), schema, false);
+  public static Dataset<Row> parts(Dataset<Row> files, String ddl, int tasks) {
+    StructType tables = StructType.fromDDL(ddl);
+    JavaRDD<InternalRow> parts = files.javaRDD().flatMap(file -> partsOf((byte[]) file.get(0), tables, tasks));
+    StructType schema = StructType.fromDDL("task int, name string, rows binary");
+    return ((SparkSession) files.sparkSession()).internalCreateDataFrame(parts.rdd(), schema, false);
+  }
+
+  private static Iterator<InternalRow> partsOf(byte[] content, StructType tables, int tasks) throws IOException {
+    Map<List<Object>, Part> parts = new LinkedHashMap<>();
+    try {
+      new Segment(content, Set.of(tables.fieldNames())).read((table, entry, values) -> {
+        int task = Math.floorMod(entry.connection, tasks);
+        parts.computeIfAbsent(List.of(task, table), key -> new Part((StructType) tables.apply(table).dataType()))
+            .add(entry, values);
+      });
+      List<InternalRow> rows = new ArrayList<>();
+      for (var part : parts.entrySet()) {
+        List<Object> key = part.getKey();
+        rows.add((InternalRow) internal(new Object[] {key.get(0), key.get(1), part.getValue().bytes()}));
+      }
+      return rows.iterator();
+    } finally {
+      parts.values().forEach(Part::close);
+    }
+  }
+
+  /** Rows of one table as an Arrow stream: Python reads it without a look at each value. */
+  private static final class Part {
+    private final VectorSchemaRoot root;
+    private final ArrowWriter writer;
+
+    Part(StructType schema) {
+      root = VectorSchemaRoot.create(ArrowUtils.toArrowSchema(schema, "UTC", true, false), ArrowUtils.rootAllocator());
+      writer = ArrowWriter.create(root);
+    }
+
+    void add(Entry entry, Object[] values) {
+      Long passed = entry.passed == 0 ? null : (Long) entry.passed;
+      Object[] common = {entry.connection, entry.number, entry.seen, passed, (entry.flags & MADE) != 0};
+      Object[] row = Arrays.copyOf(common, common.length + values.length);
+      System.arraycopy(values, 0, row, common.length, values.length);
+      writer.write((InternalRow) internal(row));
+    }
+
+    byte[] bytes() throws IOException {
+      writer.finish();
+      ByteArrayOutputStream stream = new ByteArrayOutputStream();
+      try (ArrowStreamWriter out = new ArrowStreamWriter(root, null, stream)) {
+        out.writeBatch();
+      }
+      return stream.toByteArray();
+    }
+
+    void close() {
+      root.close();
+    }
   }
 
   /** Return a value as Spark has it inside: an encoder of so many columns costs more than decoding. */
@@ -165,74 +232,58 @@ public final class Decode {
     }
   }
 
-  /** The rows of one segment. */
-  private static final class Rows implements Iterator<InternalRow> {
+  /** One segment. */
+  private static final class Segment {
     private final Entry entry;
-    private final List<String> columns;
-    private final List<InternalRow> rows = new ArrayList<>();
-    private int at = MAGIC.length, next = 0;
+    private final Set<String> wanted;
+    private final Map<String, Table> tables = new HashMap<>(TABLES);
+    private final int length;
 
-    Rows(byte[] content, List<String> columns) {
+    Segment(byte[] content, Set<String> wanted) {
       entry = new Entry(content);
-      this.columns = columns;
-      if (content.length >= MAGIC.length && ByteBuffer.wrap(content).getLong() != ByteBuffer.wrap(MAGIC).getLong()) {
+      length = content.length;
+      this.wanted = wanted;
+      tables.keySet().retainAll(wanted);
+      if (length >= MAGIC.length && ByteBuffer.wrap(content).getLong() != ByteBuffer.wrap(MAGIC).getLong()) {
         throw new IllegalArgumentException("no segment of a capture");
       }
     }
 
-    @Override
-    public boolean hasNext() {
-      if (next < rows.size()) return true;
-      rows.clear();
-      next = 0;
-      while (rows.isEmpty() && entry.at(at)) {
-        at = entry.end;
+    /** Read the entries, up to the last complete one. */
+    void read(Sink sink) {
+      for (int at = MAGIC.length; entry.at(at); at = entry.end) {
         if ((entry.flags & AGAIN) != 0) continue; // a request has one answer, however often a fault sends it
-        read(false, null);
-        if (TABLES.values().stream().anyMatch(table -> table.decoded && table.has(entry))) readMessage();
+        read(false, null, sink);
+        if (tables.values().stream().anyMatch(table -> table.decoded && table.has(entry))) readMessage(sink);
       }
-      return !rows.isEmpty();
     }
 
     /** Read what stands in the frame. */
-    private void readMessage() {
-      int before = rows.size();
+    private void readMessage(Sink sink) {
       String why = "it was not kept";
       if ((entry.flags & UNKEPT) == 0) {
         try {
-          read(true, entry.message());
+          List<Runnable> found = new ArrayList<>();
+          read(true, entry.message(), (table, from, values) -> found.add(() -> sink.add(table, from, values)));
+          found.forEach(Runnable::run); // all rows of a frame or none
           return;
         } catch (RuntimeException e) {
           why = String.valueOf(e.getMessage());
-          rows.subList(before, rows.size()).clear();
         }
       }
       if (entry.kind == ANSWER && entry.passed == 0) return; // the client never got it, whatever it was
-      add("unread", new Object[] {entry.kind == REQUEST ? "request" : "answer", (int) entry.api, entry.version, why});
+      if (!wanted.contains(UNREAD)) return;
+      String side = entry.kind == REQUEST ? "request" : "answer";
+      sink.add(UNREAD, entry, new Object[] {side, (int) entry.api, entry.version, why});
     }
 
-    private void read(boolean decoded, ApiMessage message) {
-      TABLES.forEach((name, table) -> {
+    private void read(boolean decoded, ApiMessage message, Sink sink) {
+      tables.forEach((name, table) -> {
         if (table.decoded() != decoded || !table.has(entry)) return;
         List<Object[]> found = new ArrayList<>();
         table.reader().read(entry, message, found);
-        found.forEach(values -> add(name, values));
+        found.forEach(values -> sink.add(name, entry, values));
       });
-    }
-
-    private void add(String table, Object[] values) {
-      Object[] row = new Object[columns.size()];
-      row[0] = table;
-      Long passed = entry.passed == 0 ? null : (Long) entry.passed;
-      row[1] = new Object[] {entry.connection, entry.number, entry.seen, passed, (entry.flags & MADE) != 0};
-      row[columns.indexOf(table)] = values;
-      rows.add((InternalRow) internal(row));
-    }
-
-    @Override
-    public InternalRow next() {
-      if (!hasNext()) throw new NoSuchElementException();
-      return rows.get(next++);
     }
   }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -14,9 +15,7 @@ from chaos.relay.capture import ANSWER, FOLDER, Entry
 from chaos.relay.contents import TOPIC_APIS
 from chaos.relay.frames import Head
 from chaos.run.directory import Run
-from checks.spark.session import tuned
-from checks.wire import decode
-from checks.wire.tables import LOG, MISSING, TABLES, Wire, table_path, write_tables
+from checks.wire.tables import LOG, MISSING, table_path, write_tables
 from checks.wire.written import NUMBER
 from tests.chaos.relay.messages import encoded, naming
 from tests.checks.wire.story import (
@@ -41,20 +40,14 @@ from tests.checks.wire.story import (
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def decoder(spark):
-    with tuned(spark):
-        yield decode.prepare(spark)
-
-
 @pytest.fixture
-def rows(spark, decoder):
+def rows(spark):
     """Return a function: the rows of a table, as dicts in the order of connection and number."""
 
     def read(story, table):
-        wire = Wire(spark, f"file:{story.write() / FOLDER}", decoder)
-        found = [row.asDict() for row in TABLES[table][0](wire).collect()]
-        wire.close()
+        run = Run(story.write())
+        write_tables(spark, run)
+        found = pq.read_table(table_path(run, table), partitioning=None).to_pylist()
         return sorted(
             found, key=lambda row: (row.get("connection") or 0, row.get("number") or 0, row.get("batch") or 0)
         )
@@ -153,7 +146,8 @@ def test_nothing_of_payloads_is_kept_with_none(tmp_path, rows):
     story = Story(tmp_path, payloads="none")
     story.ask(story.connect(), produce(batch((b"a secret of a user",))))
     assert rows(story, "produced")[0]["hashes"] is None
-    assert b"secret" not in b"".join(path.read_bytes() for path in (tmp_path / FOLDER).iterdir())
+    files = [path for path in (tmp_path / FOLDER).rglob("*") if path.is_file()]
+    assert len(files) > 3 and b"secret" not in b"".join(path.read_bytes() for path in files)
 
 
 def test_a_request_and_its_answer_may_be_in_different_segments(tmp_path, rows):
@@ -164,29 +158,33 @@ def test_a_request_and_its_answer_may_be_in_different_segments(tmp_path, rows):
     assert len([*(tmp_path / FOLDER).glob("*.wire")]) == 3
 
 
-def test_a_torn_segment_is_read_up_to_its_last_complete_entry(tmp_path, spark, decoder):
+def test_a_torn_segment_is_read_up_to_its_last_complete_entry(tmp_path, spark):
     story = Story(tmp_path)
     at = story.connect()
     for offset in range(3):
         story.call(at, produce(batch()), produced(offset=offset))
-    (segment,) = (story.write() / FOLDER).glob("*.wire")
+    run = Run(story.write())
+    (segment,) = run.wire.glob("*.wire")
     segment.write_bytes(segment.read_bytes()[:-3])
-    found = Wire(spark, f"file:{tmp_path / FOLDER}", decoder).produced().collect()
+    write_tables(spark, run)
+    found = spark.read.parquet(str(table_path(run, "produced"))).collect()
     assert sorted((row.number, row.outcome) for row in found) == [(1, "ok"), (2, "ok"), (3, "unknown")]
 
 
-def test_the_segments_are_read_once_for_all_tables(tmp_path, spark, decoder):
-    story = Story(tmp_path)
-    at = story.connect()
-    story.call(at, produce(batch()), produced(offset=3))
-    story.call(at, commit(5), committed())
-    wire = Wire(spark, f"file:{story.write() / FOLDER}", decoder)
-    assert wire.commits().count() == 1
-    for segment in (tmp_path / FOLDER).glob("*.wire"):
-        segment.unlink()
-    found = {name: make(wire).count() for name, (make, _) in TABLES.items()}
-    wire.close()
-    assert {name: count for name, count in found.items() if count} == {"connections": 1, "produced": 1, "commits": 1}
+def test_several_tasks_write_what_one_writes(tmp_path, rows, monkeypatch):
+    """The id of the topic is in an answer on a connection of another task."""
+    story = Story(tmp_path, segment_bytes=1)
+    story.call(story.connect("billing/1"), metadata(), described())
+    for instance in ("shop/1", "shop/2", "shop/3"):
+        at = story.connect(instance)
+        story.call(at, produce(batch(), 13), produced(13, offset=3))
+    one = rows(story, "produced")
+    monkeypatch.setattr("checks.wire.tables.PART_BYTES", 50)
+    several = rows(story, "produced")
+    assert len([*table_path(Run(tmp_path), "produced").iterdir()]) > 1
+    assert several == one and pick(one, "instance", "topic", "base_offset") == [
+        (f"shop/{i}", "orders", 3) for i in (1, 2, 3)
+    ]
 
 
 def test_a_log_that_was_captured_is_a_table_also_if_no_batch_is_left_in_it(tmp_path, spark):
@@ -216,7 +214,7 @@ def test_a_fetched_batch_may_begin_before_the_asked_offset_and_be_cut_off(tmp_pa
         *[(41, 40, 41, True, "orders"), (41, 42, 43, False, "orders")]
     ]
     assert pick(found, "producer_id", "producer_epoch", "base_sequence") == [(7, 0, 3), (None, None, None)]
-    assert [(one.producer_id, one.first_offset) for one in found[0]["aborted"]] == [(9, 12)]
+    assert [(one["producer_id"], one["first_offset"]) for one in found[0]["aborted"]] == [(9, 12)]
 
 
 def test_the_asked_offset_of_a_session_is_the_last_one_that_was_asked(tmp_path, rows):
@@ -289,7 +287,7 @@ def test_the_assignment_of_a_classic_group_is_decoded_and_one_of_another_kind_is
         3,
         True,
     )
-    assert [[(a.topic, a.partitions) for a in row["assigned"] or ()] for row in found[1:]] == [
+    assert [[(a["topic"], a["partitions"]) for a in row["assigned"] or ()] for row in found[1:]] == [
         [("orders", [0, 3])],
         [],
         [],
