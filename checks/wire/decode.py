@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,13 @@ def schemas() -> dict[str, pa.Schema]:
     return {name: to_arrow_schema(StructType.fromDDL(f"{_ENTRY}, {columns}")) for name, columns in RAW.items()}
 
 
-def raw(schemas: Mapping[str, pa.Schema], found: Iterable[tuple[str, Any]]) -> dict[str, pa.Table]:
+def streams(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Buffer]]:
+    """Yield name and stream of each part in a batch of `parts`."""
+    for name, rows in zip(batch["name"].to_pylist(), batch["rows"], strict=True):
+        yield name, rows.as_buffer()
+
+
+def raw(schemas: Mapping[str, pa.Schema], found: Iterable[tuple[str, pa.Buffer]]) -> dict[str, pa.Table]:
     """Return the tables of the decoder from their columns, and the names and streams of their parts."""
     tables = {name: [schema.empty_table()] for name, schema in schemas.items()}
     for name, rows in found:

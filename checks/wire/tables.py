@@ -117,9 +117,8 @@ def _write(
         shutil.rmtree(table_path(run, name), ignore_errors=True)
         table_path(run, name).mkdir()
     tasks = 1 + sum(segment.stat().st_size for segment in folder.glob("*.wire")) // PART_BYTES
-    named = decode.parts(spark, decoder, f"file:{folder}", tables=["topics"]).toArrow()
-    schemas = decode.schemas()
-    topics = decode.raw(schemas, zip(named["name"].to_pylist(), named["rows"], strict=True))["topics"]
+    schemas, named = decode.schemas(), decode.parts(spark, decoder, f"file:{folder}", tables=["topics"]).toArrow()
+    topics = decode.raw(schemas, (part for batch in named.to_batches() for part in decode.streams(batch)))["topics"]
     paths = {name: str(table_path(run, name)) for name in makers}
     names = dict(zip(topics["topic_id"].to_pylist(), topics["topic"].to_pylist(), strict=True))
     parts = decode.parts(spark, decoder, f"file:{folder}", tasks)
@@ -143,7 +142,7 @@ def _each_part(
 ) -> Iterator[pa.RecordBatch]:
     """Write the part of a task of each table, and yield how many rows each has. Runs in a Python worker."""
     begin_task()
-    found = [part for batch in batches for part in zip(batch["name"].to_pylist(), batch["rows"], strict=True)]
+    found = [part for batch in batches for part in decode.streams(batch)]
     if not found:
         return
     context, wire = TaskContext.get(), Connections(decode.raw(schemas, found), names, speakers)
