@@ -72,7 +72,7 @@ from checks.wire.connections import TABLES, Connections
 
 FOLDER, LOG = "wire", "log"
 PART_BYTES = 32 << 20
-"""Bytes of segments for which a further task saves more than it costs."""
+"""Bytes of segments for each task, which holds the rows of its connections."""
 MISSING = "missing.json"
 """In the folder of the captured log: why partitions of it were not read to their end, by partition."""
 Makers = Mapping[str, Callable[[Connections], pa.Table]]
