@@ -57,12 +57,16 @@ class Asked:
     name: str = ""
     instances: int = 2
     group: str | None = None
+    grouped: bool = True
+    """Whether it reads in a consumer group, for which a run waits and which has a coordinator."""
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
     """The templates, by the path that the file made from each one has in {files}."""
     ready: Mapping[str, str | int] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     """Where the id of the input is, by written topic; as in the input if left out."""
+    per: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """How many records an input of each sample has, by written topic; one if left out."""
     effects: Sequence[str] = ()
     """What each input leads to elsewhere, each as KIND=VALUE (`effect_of`)."""
     rate: str = "200/s"
@@ -77,7 +81,7 @@ class Asked:
         return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:16] or "app"
 
 
-ID_NAMES = re.compile(r"(^|_|[a-z])(id|uuid|key|number|no|ref)$", re.IGNORECASE)
+ID_NAMES = re.compile(r"(^|[_-]|[a-z])(id|uuid|key|number|no|ref)\"?$", re.IGNORECASE)
 """Names of fields that usually identify an input: `order_id`, `orderId`, `uuid`, `invoice_number`."""
 READ_SAMPLES = 1_000
 
@@ -89,11 +93,17 @@ def propose_id(samples: Path) -> str:
     of an id, then the one nearest to the root, then the first one. Raises `UsageError` if there is none, or if the
     samples cannot be read.
     """
-    rows = [dict(scalars(document)) for document in _documents(samples)]
-    if not rows:
+    documents = list(_documents(samples))
+    if not documents:
         raise UsageError(
             f"--samples {samples} is empty; write a JSON document into each line, as the application gets it"
         )
+    if not any(isinstance(document, dict) for document in documents):
+        raise UsageError(
+            f"--samples {samples} has no JSON object in any line, so no field has an id; `jq -c '.[]'` writes the "
+            "objects of a list into lines, and --id names a place in a list, such as --id '$[0].id'"
+        )
+    rows = [dict(scalars(document)) for document in documents if isinstance(document, dict)]
     known = {path: [row.get(path) for row in rows] for path in dict.fromkeys(path for row in rows for path in row)}
     named = [path for path in known if ID_NAMES.search(path.rpartition(".")[2])]
     differing = [path for path, values in known.items() if None not in values and len({*values}) == len(rows)]
@@ -110,25 +120,31 @@ def propose_id(samples: Path) -> str:
 def _documents(samples: Path) -> Iterator[Any]:
     """Yield the first documents of a file of samples."""
     try:
-        with samples.open(encoding="utf-8") as lines:
+        with samples.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(islice(lines, READ_SAMPLES), 1):
                 if line.strip():
                     try:
                         yield json.loads(line)
-                    except ValueError as e:
+                    except (ValueError, RecursionError) as e:
                         reason = getattr(e, "msg", None) or str(e)
-                        what = f"--samples {samples}:{number} is no JSON ({reason}); one document belongs in each line"
+                        hint = "one document belongs in each line, as `jq -c . FILE` writes them"
+                        what = f"--samples {samples}:{number} is no JSON ({reason}); {hint}"
                         raise UsageError(what) from None
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"--samples {samples} cannot be read: {getattr(e, 'strerror', None) or e}") from None
 
 
-def scalars(document: Any, path: str = "$") -> Iterator[tuple[str, str | int]]:
-    """Yield the texts and whole numbers of a document that are not in a list, by their JSONPath."""
+def scalars(document: Any, path: str = "$", items: int = 0) -> Iterator[tuple[str, str | int]]:
+    """Yield the texts and whole numbers of a document by their JSONPath. items: how many of a list, first ones."""
     if isinstance(document, dict):
         for name, value in document.items():
-            if re.fullmatch(r"\w+", name):
-                yield from scalars(value, f"{path}.{name}")
+            if re.fullmatch(r"[^\W\d]\w*", name):
+                yield from scalars(value, f"{path}.{name}", items)
+            elif re.fullmatch(r"[^\"'\\\n]+", name):
+                yield from scalars(value, f'{path}."{name}"', items)
+    elif isinstance(document, list):
+        for number, value in enumerate(document[:items]):
+            yield from scalars(value, f"{path}[{number}]", items)
     elif isinstance(document, str | int) and not isinstance(document, bool):
         yield path, document
 
@@ -176,7 +192,10 @@ def effects_of(asked: Asked) -> list[dict[str, Any]]:
 
     Raises `UsageError` for an effect that is not understood.
     """
-    records = [{"name": topic, "topic": topic, "id": asked.places.get(topic, asked.id)} for topic in asked.writes]
+    records = [
+        {"name": topic, "topic": topic, "id": asked.places.get(topic, asked.id), **_per(asked.per.get(topic))}
+        for topic in asked.writes
+    ]
     found = {effect["name"]: effect for effect in records}
     for text in asked.effects:
         effect = effect_of(text, asked)
@@ -184,6 +203,50 @@ def effects_of(asked: Asked) -> list[dict[str, Any]]:
         name = next(name for name in names if name not in found)
         found[name] = {**effect, "name": name}
     return list(found.values())
+
+
+class _InOneLine(list[int]):
+    """Numbers that a written scenario has in one line."""
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(
+    _InOneLine, lambda dumper, numbers: dumper.represent_sequence("tag:yaml.org,2002:seq", numbers, flow_style=True)
+)
+
+
+def _per(numbers: Sequence[int] | None) -> dict[str, Any]:
+    """Return the number of effects as a part of an effect; empty for one of each input. numbers: by the sample."""
+    if not numbers:
+        return {}
+    return {"per": {"samples": _InOneLine(numbers)} if len({*numbers}) > 1 else {"input": numbers[0]}}
+
+
+def effect_words(asked: Asked, topic: str) -> str:
+    """Return how many records an input has in a written topic, and where its id is there."""
+    numbers, where = asked.per.get(topic) or (1,), f"with its id at {asked.places.get(topic, asked.id)}"
+    least, most = min(numbers), max(numbers)
+    if least == most:
+        return f"{'one record' if most == 1 else f'{most} records'} in {topic} for each input, {where}"
+    none = [str(number) for number, found in enumerate(numbers, 1) if not found]
+    more = f", {len(none) - SHOWN} more" if len(none) > SHOWN else ""
+    without = f" (none for {len(none)} of {len(numbers)}: {', '.join(none[:SHOWN])}{more})" if none else ""
+    return f"{least} to {most} records in {topic} for an input, as its sample says{without}, {where}"
+
+
+def without_group(asked: Asked) -> str:
+    """Return what follows for an application that reads without a consumer group."""
+    said = f"no consumer group: {asked.app} has no coordinator to kill, and counts as ready after 1 s, or by --ready"
+    if asked.instances > 1:
+        said += f"; each of the {asked.instances} instances may read every input, so give --instances 1 if it does"
+    return said
+
+
+SHOWN = 5
+"""Most samples that a sentence names."""
 
 
 def check_databases(asked: Asked) -> list[str]:
@@ -266,8 +329,8 @@ def _app(asked: Asked) -> dict[str, Any]:
         "directory": str(asked.directory),
         "instances": asked.instances,
         "env": with_address(asked.env, [*asked.command, *map(_text, asked.files.values())]),
-        "reads": list(asked.reads),
     }
+    app |= {"reads": list(asked.reads)} if asked.grouped else {}
     app |= {"files": {name: str(template) for name, template in asked.files.items()}} if asked.files else {}
     app |= {"group": asked.group} if asked.group else {}
     return app | ({"ready": dict(asked.ready)} if asked.ready else {})
@@ -309,7 +372,10 @@ def _timeline(asked: Asked) -> list[dict[str, Any]]:
     time-out, 45 s by default.
     """
     found: list[dict[str, Any]] = []
-    for name in asked.breaks:
+    breaks = [name for name in asked.breaks if asked.grouped or name != "coordinator"]
+    if not breaks:
+        raise UsageError(f"--only coordinator: {asked.app} reads without a consumer group, so it has no coordinator")
+    for name in breaks:
         when: dict[str, Any] = (
             {"works": {"app": asked.app, "after": f"{found[-1]['name']}.healed + {PAUSE}"}}
             if found
@@ -344,7 +410,9 @@ def write_scenario(scenario: Mapping[str, Any], path: Path) -> None:
     parts = [HEADLINE]
     for name, part in scenario.items():
         parts += [f"\n# {COMMENTS[name]}"] if name in COMMENTS else []
-        parts.append(yaml.safe_dump({name: part}, sort_keys=False, allow_unicode=True, width=110).rstrip("\n"))
+        parts.append(
+            yaml.dump({name: part}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110).rstrip("\n")
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(parts) + "\n", encoding="utf-8")

@@ -339,7 +339,7 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         return asked
     with View() as view:
         view.doing("loading")
-        from chaos.apps.trial import check_databases
+        from chaos.apps.trial import check_databases, effect_words, without_group
         from chaos.drive.look import look, proposed
 
         for warning in check_databases(asked):
@@ -347,10 +347,10 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         seen = look(asked, runs_dir, kafka, driver, view)
         found = proposed(asked, seen)
         view.say(f"reads: {', '.join(found.reads)}{f', as group {found.group}' if found.group else ''}")
+        if not found.grouped:
+            view.say(without_group(found))
         for topic in found.writes:
-            view.say(
-                f"effect: one record in {topic} for each input, with its id at {found.places.get(topic, found.id)}"
-            )
+            view.say(f"effect: {effect_words(found, topic)}")
         for topic, why in seen.others.items():
             view.say(f"no effect: {topic}, {why}; name it with --writes if each input has to have one")
     return found

@@ -6,7 +6,6 @@ is read. Nothing is broken and nothing is judged: the answer is a proposal for a
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -24,6 +23,7 @@ from kafka.protocol.metadata import MetadataRequest
 from chaos.apps.supervisor import Applications
 from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, scalars, write_scenario
 from chaos.drive import stages
+from chaos.effects.payload import Unreadable, decoder
 from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
 from chaos.kafka import admin
 from chaos.kafka.cleanup import list_groups
@@ -44,6 +44,13 @@ from chaos.values.payloads import Payloads
 from chaos.wait import wait_until
 
 INPUTS = 20
+MOST_SAMPLES = 100
+"""Samples up to which the look counts what an input of each one leads to."""
+ROUNDS = 2
+"""Inputs from each sample in this count. With one, a number that changes from input to input would look like a rule."""
+read_json = decoder("json")
+LIST_ITEMS = 5
+"""Items of a list in which the id of an input is looked for."""
 START_S = 60.0
 """Time for an application to read from a topic. A JVM on a busy machine takes half of it."""
 WRITE_S = 20.0
@@ -60,14 +67,18 @@ MOST_RESTARTS = 3
 class Seen:
     """What an application does.
 
-    reads: the topics of its inputs. writes: by topic that has one record for each input, the place of the input's id.
-    others: topics to which it writes other things, each with the reason why it is no effect. group: its consumer group.
+    reads: the topics of its inputs. writes: by topic that has records with the ids of inputs, the place of the id.
+    per: how many records an input of each sample has there, by topic; one of each if left out. others: topics to which
+    it writes other things, each with the reason why it is no effect. group: its consumer group. grouped: whether it has
+    any, also if it is one of several.
     """
 
     reads: tuple[str, ...]
     group: str | None
     writes: Mapping[str, str] = field(default_factory=dict)
+    per: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
+    grouped: bool = True
 
 
 def look(
@@ -160,16 +171,21 @@ class _Look:
             name = self._asked.app
             self._events.note(f"looking at what {name} reads: waiting until it fetches from a topic")
             self._start(apps)
-            reads, group = self._reads(apps)
+            reads, groups = self._reads(apps)
+            group = groups[0] if len(groups) == 1 else None
             self._events.note(f"{name} reads {', '.join(reads)}{f' as group {group}' if group else ''}")
             if self._asked.writes or self._asked.effects:
                 apps.stop_all()
-                return Seen(reads, group, self._asked.places)
-            self._events.note(f"sending {INPUTS} inputs to {', '.join(reads)}, and waiting for what it writes")
-            ids = self._send(reads)
-            written = self._writes(apps, reads)
+                return Seen(reads, group, self._asked.places, grouped=bool(groups))
+            payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
+            ids = self._send(reads, payloads, INPUTS)
+            written = self._writes(apps, reads, INPUTS)
+            if payloads.number <= MOST_SAMPLES and _numbers_differ(written, ids):
+                ids += self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
+                written = self._writes(apps, reads, len(ids))
             apps.stop_all()
-            return self._judged(reads, group, written, ids)
+            seen = self._judged(reads, group, written, ids, payloads.number)
+            return replace(seen, grouped=bool(groups))
 
     def _start(self, apps: Applications) -> None:
         """Start the application. It may end when a topic does not exist yet; then it is started again."""
@@ -188,8 +204,8 @@ class _Look:
         for topic in self._wire.named - known if metadata else ():
             admin.create_topic(self._kafka, topic, LOOK_PARTITIONS, 1, {})
 
-    def _reads(self, apps: Applications) -> tuple[tuple[str, ...], str | None]:
-        """Return the topics that the application reads, and its group; None if it has none."""
+    def _reads(self, apps: Applications) -> tuple[tuple[str, ...], list[str]]:
+        """Return the topics that the application reads, and the groups."""
         found: set[str] = set()
         groups: list[str] = []
 
@@ -216,19 +232,20 @@ class _Look:
                 f"{self._asked.app} reads {', '.join(reads) or 'only what it writes'}; name the topic of the samples "
                 "with --reads TOPIC"
             )
-        return tuple(reads), groups[0] if len(groups) == 1 else None
+        return tuple(reads), groups
 
     def _assigned(self, groups: Sequence[str]) -> set[str]:
         states = [state for group in groups if (state := self._kafka.group(group))]
         return {p.topic for state in states for member in state.members for p in member.partitions}
 
-    def _send(self, reads: Sequence[str]) -> list[Id]:
-        """Send the inputs to each of the topics, and return their ids."""
-        payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
-        assert payloads.id_type is not None  # a value with an id has a type of ids
-        ids = [id_of(payloads.id_type, run_token(self._run.run_id), "look/1", n, 10**12 + n) for n in range(INPUTS)]
+    def _send(self, reads: Sequence[str], payloads: Payloads, number: int, first: int = 0) -> list[Id]:
+        """Send inputs to each of the topics, and return their ids. first: the number of inputs before them."""
+        self._events.note(f"sending {number} inputs to {', '.join(reads)}, and waiting for what it writes")
+        kind, token = payloads.id_type, run_token(self._run.run_id)
+        assert kind is not None  # a value with an id has a type of ids
+        ids = [id_of(kind, token, "look/1", seq, 10**12 + seq) for seq in range(first, first + number)]
         producer = Producer({**self._settings, "linger.ms": 0})
-        for seq, one in enumerate(ids):
+        for seq, one in enumerate(ids, first):
             payload = payloads.make(seq, one, int(time.time() * 1000))
             for topic in reads:
                 producer.produce(topic, payload.value, payload.key)
@@ -236,8 +253,11 @@ class _Look:
             raise ClientError(f"the inputs were not acknowledged within {WRITE_S:g} s")
         return ids
 
-    def _writes(self, apps: Applications, reads: Sequence[str]) -> dict[str, list[Message]]:
-        """Wait until the application has written, and nothing more comes; return the records by topic."""
+    def _writes(self, apps: Applications, reads: Sequence[str], inputs: int) -> dict[str, list[Message]]:
+        """Wait until the application has written, and nothing more comes; return the records by topic.
+
+        inputs: how many were sent in all.
+        """
         found: dict[str, list[Message]] = {}
         changed = time.monotonic()
 
@@ -252,17 +272,17 @@ class _Look:
             found = {topic: records_of(self._settings, topic, WRITE_S) for topic in self._written(reads)}
             if sizes(found) != before:
                 changed = time.monotonic()
-            whole = any(n >= INPUTS for n in sizes(found).values())
+            whole = any(n >= inputs for n in sizes(found).values())
             return time.monotonic() - changed > (QUIET_S if whole else WRITE_S)
 
         try:
             wait_until(complete, MOST_WRITE_S, "", every_s=0.5)
         except WaitTimeout:
-            seen = ", ".join(f"{topic}: {n} of {INPUTS}" for topic, n in sizes(found).items())
+            seen = ", ".join(f"{topic}: {n} of {inputs}" for topic, n in sizes(found).items())
             words = f"is slow: after {MOST_WRITE_S:g} s it still writes ({seen})"
             raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
         if not found:
-            words = f"wrote to no topic within {WRITE_S:g} s after {INPUTS} inputs"
+            words = f"wrote to no topic within {WRITE_S:g} s after {inputs} inputs"
             raise self._unseen(apps, words, "--writes TOPIC, or what it does elsewhere with --effect")
         return found
 
@@ -270,25 +290,36 @@ class _Look:
         return {topic for topic in self._wire.produced - {*reads} if not _is_internal(topic)}
 
     def _judged(
-        self, reads: tuple[str, ...], group: str | None, written: Mapping[str, list[Message]], ids: Sequence[Id]
-    ) -> Seen:
-        """Say which of the written topics have one record for each input, and where its id is there."""
-        writes, others = {}, {}
+        self, reads: tuple[str, ...], group: str | None, written: Mapping[str, list[Message]], ids: Sequence[Id],
+        samples: int,
+    ) -> Seen:  # fmt: skip
+        """Say which of the written topics have records for inputs, where the id is there, and how many an input has."""
+        writes: dict[str, str] = {}
+        per: dict[str, tuple[int, ...]] = {}
+        others: dict[str, str] = {}
         for topic, records in sorted(written.items()):
-            place = place_of(records, ids)
-            if place and len(records) == len(ids):
+            place, numbers = place_of(records, ids), per_sample(records, ids, samples)
+            if place and numbers:
                 writes[topic] = place
+                per |= {topic: numbers} if {*numbers} != {1} else {}
             elif place:
-                others[topic] = f"{len(records)} records for {len(ids)} inputs"
+                again = "another number each time for the same sample"
+                many = f"more than the {MOST_SAMPLES} samples up to which they are counted one by one"
+                others[topic] = (
+                    f"{len(records)} records for {len(ids)} inputs, {again if samples <= MOST_SAMPLES else many}"
+                )
+            elif within(records, ids):
+                others[topic] = "its records have the id of an input, but not as a field of JSON, the key or a header"
             else:
                 others[topic] = "no place in its records has the id of an input"
         if not writes:
             listed = "; ".join(f"{topic}: {why}" for topic, why in others.items())
             raise UsageError(
-                f"{self._asked.app} writes to no topic that has one record for each input ({listed}); name one with "
-                "--writes TOPIC, or what it does elsewhere with --effect"
+                f"{self._asked.app} writes to no topic that has records for each input ({listed}); name what it does "
+                "elsewhere with --effect, or write the scenario with --reads TOPIC --writes TOPIC, and change its "
+                "`effects`: `format` says how records are read, and `aggregate` compares sums of several inputs"
             )
-        return Seen(reads, group, writes, others)
+        return Seen(reads, group, writes, per, others)
 
     def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:
         (instance,) = apps.of(self._asked.app)
@@ -306,7 +337,37 @@ def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:
     for record in records:
         counts.update({place for place, value in _values(record) if value in known})
     whole = [place for place, count in counts.items() if count == len(records)]
-    return min(whole, key=lambda place: (not place.startswith("$"), place.count("."), place), default=None)
+    return min(
+        whole, key=lambda place: (not place.startswith("$"), place.count(".") + place.count("["), place), default=None
+    )
+
+
+def per_sample(records: Sequence[Message], ids: Sequence[Id], samples: int) -> tuple[int, ...] | None:
+    """Return how many records an input of each sample has; None if they have no ids, or if that has no rule.
+
+    ids: of the inputs in their order, the first one from the first sample. Where each input has one record, it is
+    believed without another input from the same sample.
+    """
+    if (place := place_of(records, ids)) is None:
+        return None
+    counts = Counter(dict(_values(record))[place] for record in records)
+    numbers = [{counts[str(one)] for one in ids[sample::samples]} for sample in range(min(samples, len(ids)))]
+    if all(found == {1} for found in numbers):
+        return (1,) * samples
+    if len(ids) < ROUNDS * samples or any(len(found) > 1 for found in numbers):
+        return None
+    return tuple(max(found) for found in numbers)
+
+
+def _numbers_differ(written: Mapping[str, Sequence[Message]], ids: Sequence[Id]) -> bool:
+    """Return whether a topic has the ids of inputs, and another number of records than one for each."""
+    return any(place_of(records, ids) and not per_sample(records, ids, len(ids)) for records in written.values())
+
+
+def within(records: Sequence[Message], ids: Sequence[Id]) -> bool:
+    """Return whether the value of each record has the id of an input somewhere."""
+    known = [str(one).encode() for one in ids]
+    return bool(records) and all(any(one in (record.value() or b"") for one in known) for record in records)
 
 
 def _values(record: Message) -> Iterator[tuple[str, str]]:
@@ -317,10 +378,10 @@ def _values(record: Message) -> Iterator[tuple[str, str]]:
         if isinstance(value, bytes):
             yield f"header:{name}", value.decode(errors="replace")
     try:
-        document = json.loads(record.value() or b"")
-    except ValueError:
+        document = read_json(record.value())
+    except Unreadable:
         return
-    yield from ((path, str(value)) for path, value in scalars(document))
+    yield from ((path, str(value)) for path, value in scalars(document, items=LIST_ITEMS))
 
 
 def _is_internal(topic: str) -> bool:
@@ -332,5 +393,6 @@ def proposed(asked: Asked, seen: Seen) -> Asked:
     """Return what is asked with what was seen."""
     writes = asked.writes or tuple(seen.writes)
     return replace(
-        asked, reads=asked.reads or seen.reads, writes=writes, places=seen.writes, group=asked.group or seen.group
-    )
+        asked, reads=asked.reads or seen.reads, writes=writes, places=seen.writes, per=seen.per,
+        group=asked.group or seen.group, grouped=bool(asked.group) or seen.grouped,
+    )  # fmt: skip

@@ -122,8 +122,10 @@ class Extractor:
         if isinstance(raw, dict | list):
             return Unreadable(f"{self._named} is no single value")
         place = self._id
-        if place.kind == "name" and isinstance(record.data, Mapping) and place.keys[0] not in record.data:
-            return Unreadable(f"there is no {self._named}", f"there are {', '.join(map(str, list(record.data)[:8]))}")
+        if isinstance(record.data, Mapping) and place.keys and place.keys[0] not in record.data:
+            lack = f"there is no {self._named}" if place.kind == "name" else f"nothing is at {self._named}"
+            known = ", ".join(map(str, list(record.data)[:8])) or "no fields"
+            return Unreadable(lack, f"there are {known}")
         if place.kind in ("path", "name") and not isinstance(record.data, Mapping | list):
             return Unreadable("it has no value" if record.data is None else "its value has no fields")
         return Unreadable(f"nothing is at {self._named}")

@@ -150,7 +150,7 @@ class Watch:
                 number, quiet_s = self._quiet(effect, latest.get(effect.name), began)
                 quiet_s = min(quiet_s, time.monotonic() - back)
                 topic = input_topic(self._scenario, effect)
-                short = not effect.aggregate and number < inputs(topic) * effect.per.input
+                short = not effect.aggregate and number < effect.per.due(inputs(topic))
                 needed_s = effect.settle if effect.settle is not None else PATIENCE_S if short else SETTLED_S
                 if is_starting or effect.name in open_in or quiet_s < needed_s:
                     changing.append(effect.name)

@@ -19,6 +19,7 @@ from chaos.faults.raw import WireProduceSpec
 from chaos.faults.settings import TopicConfigSpec
 from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.ledger.ids import NUMBER_BITS
+from chaos.scenario.effect_rules import sample_problems
 from chaos.scenario.mistakes import Source, as_key
 from chaos.scenario.retention import compresses
 from chaos.scenario.setting_rules import client_setting_problems
@@ -194,13 +195,14 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
     from chaos.values.payloads import Payloads, ValueProblem
 
     found: list[tuple[tuple[str | int, ...], str]] = []
-    producers = list(scenario.producers)
+    producers, samples = list(scenario.producers), {}
     for i, p in enumerate(scenario.producers):
         if p.value is None:
             continue
         value = p.value.placed_in(folder)
         try:
             payloads = Payloads(value, 0)
+            samples[p.name] = payloads.number
             value = value.model_copy(update={"id_type": payloads.id_type})
             producers[i] = p.model_copy(update={"value": value, "rate": _recorded(p.rate, value)})
             if too_large := _too_large(scenario, p, *payloads.largest):
@@ -211,6 +213,7 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
             found.append((("producers", i, "rate", "recording"), str(e)))
     scenario = scenario.model_copy(update={"producers": producers})
     most = sum(p.count * p.most_records(scenario.limits.drive) for p in producers if p.value and p.value.has_id)
+    found += [] if found else sample_problems(scenario, samples)
     numbered = [i for i, p in enumerate(producers) if p.value and p.value.id_type not in (None, "text")]
     if not found and numbered and most > 2**NUMBER_BITS:
         text = f"{most:,} records have ids, and at most {2**NUMBER_BITS:,} do if some are numbers or UUIDs; send fewer"

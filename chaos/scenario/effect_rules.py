@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -94,6 +94,19 @@ def effect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
         yield from unknown(where, name, "effects", names)
         for effect in (effect for effect in setup.effects if effect.name == name):
             yield from _bound_problems(where, effect, bound)
+
+
+def sample_problems(setup: Setup, samples: Mapping[str, int]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each effect with a number of effects for another number of samples than its inputs have, and its place.
+
+    samples: how many the payloads of a producer have, by its name.
+    """
+    for i, effect in enumerate(setup.effects):
+        for p in producers_with_ids(setup) if effect.per.samples else ():
+            found, given = samples.get(p.name, 0), len(effect.per.samples)
+            if input_topic(setup, effect) in p.inputs and found != given:
+                text = f"has {given:,} numbers, and the inputs of {p.name} have {found:,} samples; give one for each"
+                yield ("effects", i, "per", "samples"), text
 
 
 def database_problems(where: str, setup: Setup, app: str) -> Iterator[str]:

@@ -149,10 +149,35 @@ class LogLines(Strict):
     )
 
 
-class PerInput(Strict):
-    """How many effects an input has."""
+MOST_SAMPLES = 1_000
+"""Most samples by which the number of effects is given."""
 
-    input: int = Field(1, ge=1, le=1000)
+
+class PerInput(Strict):
+    """How many effects an input has: the same number for each, or one that its sample says."""
+
+    input: int = Field(1, ge=1, le=1000, description="the number for every input")
+    samples: tuple[Annotated[int, Field(ge=0, le=1000)], ...] = Field(
+        (),
+        max_length=MOST_SAMPLES,
+        description="the number for an input by its sample, in the order of the file: [1, 0, 3] if the application "
+        "leaves the second one out, and splits the third one; `input` if left out",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.samples and self.input != 1:
+            raise ValueError("give input or samples")
+        if self.samples and not any(self.samples):
+            raise ValueError("samples: no input has an effect, so nothing could be missing; leave the effect out")
+        return self
+
+    def due(self, inputs: int) -> int:
+        """Return how many effects the first inputs have."""
+        if not self.samples:
+            return inputs * self.input
+        whole, rest = divmod(inputs, len(self.samples))
+        return whole * sum(self.samples) + sum(self.samples[:rest])
 
 
 class Avro(Strict):
@@ -209,7 +234,7 @@ class Effect(Strict):
         "json", description="topic: json, or {avro: FILE}, {protobuf: FILE, message: NAME}, {text: …}"
     )
     per: Annotated[PerInput, BeforeValidator(_number_of, json_schema_input_type=PerInput | Literal["input"])] = Field(
-        PerInput(), description="input: one for each; {input: 3}: three for each"
+        PerInput(), description="input: one for each; {input: 3}: three for each; {samples: [1, 0]}: by the sample"
     )
     aggregate: str | None = Field(
         None,
@@ -255,7 +280,7 @@ class Effect(Strict):
             yield from ["by: goes with aggregate"] if self.by != "key" else ()
             if self.value is not None and (self.equals is None or self.copied):
                 yield "value: goes with equals or aggregate, and not with a whole record"
-            if self.copied and (self.topic is None or self.per.input != 1):
+            if self.copied and (self.topic is None or self.per != PerInput()):
                 yield "equals: a copy of a record is one record of a topic"
             return
         if not (match := _AGGREGATE.fullmatch(self.aggregate)) or bool(match[2]) == (match[1] == "count"):
@@ -266,7 +291,7 @@ class Effect(Strict):
             yield "aggregate: count() has no field; name where the effect has the number: value"
         if self.equals is not None:
             yield "equals: goes without aggregate, which compares the value"
-        if self.per.input != 1:
+        if self.per != PerInput():
             yield "per: goes without aggregate, which has one value for all inputs of a key"
         if Place.parse(self.by).kind not in ("key", "path"):
             yield f"by: {self.by!r} is no place in an input; write key, or a JSONPath such as $.customer"

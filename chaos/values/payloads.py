@@ -95,6 +95,11 @@ class Payloads:
         self._documents = list(self._read()) if made else []
         self.largest = max(((self._try(document), document.where) for document in self._documents), default=(0, ""))
 
+    @property
+    def number(self) -> int:
+        """How many payloads there are: a record has the one with the number of its seq, modulo this one."""
+        return len(self._documents)
+
     def make(self, seq: int, record_id: Id, now_us: int) -> Payload:
         """Return what the record of a seq carries."""
         rng = random.Random(self._seed << 40 | seq) if self._draws else _NO_CHOICES

@@ -25,7 +25,7 @@ from chaos.run.result import EFFECT_KINDS
 from chaos.scenario.effect_rules import input_topic
 from chaos.scenario.expect import EffectBound
 from chaos.scenario.resolve import Resolved
-from chaos.setup.effects import Effect
+from chaos.setup.effects import Effect, PerInput
 from chaos.units import format_duration
 from checks.effects.findings import LISTED
 from checks.effects.inputs import FOREIGN, KEY, OWN, id_column, kind_of
@@ -243,15 +243,14 @@ class _Singles(_Judged):
 
     def _judged(self) -> DataFrame:
         """Return inputs and effects side by side; an effect of this run without an input has a row too."""
-        inputs, own, n = self._inputs(), self.rows.where(F.col("origin") == OWN), self.effect.per.input
+        inputs, own, n = self._inputs(), self.rows.where(F.col("origin") == OWN), self._due()
         wrong = F.lit(False)
         if self.effect.equals:
             own = own.join(inputs.select(*KEY, "expected"), KEY, "left")
             wrong = F.col("expected").isNotNull() & ~same("value", "expected")
         after = F.coalesce("after_us", F.lit(0))
-        last = [F.element_at(F.sort_array(F.collect_list(time)), n) for time in (F.col("at_us"), after)]
-        at_us, after_us = (F.min("at_us"), F.min(after)) if n == 1 else last
-        enough = F.count("at_us") >= n
+        at_us, after_us = (self._last(time) for time in (F.col("at_us"), after))
+        enough = (n > 0) & (F.count("at_us") >= n)
         effects = own.groupBy(*KEY).agg(
             F.first("id").alias("found_id"),
             F.count("*").alias("effects"),
@@ -279,9 +278,22 @@ class _Singles(_Judged):
         strangers = strangers.withColumns({"state": F.lit("stranger"), "wrong": F.lit(0).cast("long")})
         return self._judge(joined.unionByName(strangers, allowMissingColumns=True))
 
+    def _due(self) -> Column:
+        """Return how many effects an input must have, by its seq."""
+        per = self.effect.per
+        if not per.samples:
+            return F.lit(per.input)
+        return F.element_at(F.array(*map(F.lit, per.samples)), (F.col("seq") % len(per.samples)).cast("int") + 1)
+
+    def _last(self, time: Column) -> Column:
+        """Return the time of the last effect that an input must have, null if it has fewer."""
+        if self.effect.per == PerInput():
+            return F.min(time)
+        return F.try_element_at(F.sort_array(F.collect_list(time)), F.greatest(F.lit(1), self._due()))
+
     def _judge(self, joined: DataFrame) -> DataFrame:
         """Add the columns `JUDGED`. unsure: whether an id of no input may have been there before the run."""
-        state, effects, n, none = F.col("state"), F.col("effects"), self.effect.per.input, F.lit(0).cast("long")
+        state, effects, n, none = F.col("state"), F.col("effects"), self._due(), F.lit(0).cast("long")
         known, stray = state.isin("ok", "unknown"), state.isin("none", "stranger")
         due = (state == "ok") | ((state == "unknown") & (effects > 0))
         written = (F.col("copies") > 0) | F.lit(self._deletes() or self.of_rows)
@@ -312,7 +324,7 @@ class _Singles(_Judged):
     def _with_behind(self, judged: DataFrame) -> DataFrame:
         """Add what was behind at the fault where it was most; zeros if nothing bounds it, or no fault came."""
         faults = self.tables.faults if self.bound.behind else {}
-        pairs = {name: _behind(at_us, self.effect.per.input) for name, at_us in faults.items()}
+        pairs = {name: _behind(at_us, self._due()) for name, at_us in faults.items()}
         if pairs:
             sums = judged.agg(*(_sum(F.lit(1), a | b).alias(name) for name, (a, b) in pairs.items())).first()
             self.fault = max(pairs, key=lambda name: sums[name])
@@ -330,7 +342,7 @@ class _Singles(_Judged):
     def totals(self) -> list[Row]:
         """Return the rows of the totals."""
         state, effects = F.col("state"), F.col("effects")
-        due = (state == "ok") | ((state == "unknown") & (effects > 0))
+        due = (self._due() > 0) & ((state == "ok") | ((state == "unknown") & (effects > 0)))
         of_inputs = F.when(state.isin("ok", "unknown"), effects)
         examined = {"missing": due.cast("long"), "duplicate": of_inputs, "unexpected": effects}
         counted = self._counted(examined | ({"wrong": of_inputs} if self.effect.equals else {}))
@@ -344,7 +356,7 @@ class _Singles(_Judged):
             base = {"effect": self.effect.name, "kind": BEHIND, "examined": 0, "undecided": 0}
             return [base | {"count": None, "why": "no fault came, so nothing shows what would be lost"}]
         at_us = self.tables.faults[self.fault]
-        acked = (F.col("state") == "ok") & (F.col("acked_us") <= at_us)
+        acked = (self._due() > 0) & (F.col("state") == "ok") & (F.col("acked_us") <= at_us)
         (row,) = self._counted({BEHIND: acked.cast("long")})
         oldest = self.frame.where(f"{BEHIND} + {BEHIND}{OPEN} > 0").agg(F.min("acked_us").alias("us")).first().us
         age = "" if oldest is None else f", the oldest for {duration(at_us - oldest)}"
@@ -352,7 +364,7 @@ class _Singles(_Judged):
 
     def _late(self) -> list[Row]:
         """Return the statistics of the times."""
-        done = self.frame.where((F.col("state") == "ok") & (F.col("effects") >= self.effect.per.input))
+        done = self.frame.where((F.col("state") == "ok") & (self._due() > 0) & (F.col("effects") >= self._due()))
         early = F.col("at_us") < F.col("invoked_us") - EARLY_US
         row = done.agg(
             _sum(F.lit(1), F.col("at_us").isNotNull()).alias("timed"),
@@ -387,9 +399,9 @@ class _Singles(_Judged):
         return found + self.found("late", slowest, F.desc("late_us"))
 
 
-def _behind(at_us: int, due: int) -> tuple[Column, Column]:
+def _behind(at_us: int, due: Column) -> tuple[Column, Column]:
     """Return whether an acknowledged input certainly had not all of its effects at a time, and whether that may be."""
-    acked = (F.col("state") == "ok") & (F.col("acked_us") <= at_us)
+    acked = (due > 0) & (F.col("state") == "ok") & (F.col("acked_us") <= at_us)
     sure = acked & ((F.col("effects") < due) | F.coalesce(F.col("after_us") > at_us, F.lit(False)))
     maybe = acked & ~sure & F.coalesce(F.col("at_us") > at_us, F.lit(True))
     return F.coalesce(sure, F.lit(False)), F.coalesce(maybe, F.lit(False))

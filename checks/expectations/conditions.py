@@ -146,6 +146,8 @@ class Conditions:
         if not row["unreadable"]:
             return Observation(0, text, text)
         reason = f"{row['unreadable']:,} of {row['rows']:,} rows of effect {name} have no id ({row['example']})"
+        if row["unreadable"] == row["rows"]:
+            reason += f"; say where it is: `id` of the effect {name} in the scenario"
         return Observation(row["unreadable"], f"{row['unreadable']:,} without an id", reason)
 
     def _untraced(self, name: str, rows: int, unreadable: int) -> str:

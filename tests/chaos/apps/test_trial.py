@@ -16,6 +16,7 @@ from chaos.apps.trial import (
     look_of,
     propose_id,
     scenario_of,
+    without_group,
     write_scenario,
 )
 from chaos.errors import UsageError
@@ -31,12 +32,20 @@ from chaos.scenario.load import parse
         ([{"paid": True, "amount": 1, "text": "m"}], "$.text"),
         ([{"a": "x", "uuid": "u"}, {"a": "y"}], "$.a"),
         ([{"amount": 1, "no": 5}, {"amount": 2, "no": 6}], "$.no"),
+        ([{"by": {"x-y": "m"}, "order-id": 7}, {"by": {"x-y": "n"}, "order-id": 8}], '$."order-id"'),
+        ([{"2nd": "a"}, {"2nd": "b"}], '$."2nd"'),
     ],
 )
 def test_the_id_is_the_field_that_differs_in_each_sample_and_looks_like_one(tmp_path, rows, path):
     samples = tmp_path / "s.jsonl"
     samples.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     assert propose_id(samples) == path
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_sample(tmp_path):
+    samples = tmp_path / "s.jsonl"
+    samples.write_bytes(b'\xef\xbb\xbf{"id": "a"}\r\n{"id": "b"}\r\n')
+    assert propose_id(samples) == "$.id"
 
 
 def test_the_id_of_the_shipped_samples():
@@ -51,7 +60,10 @@ def test_the_id_of_the_shipped_samples():
             '{"payment_id": "x", "amount": 1}\n{"payment_id": "x", "amount": 2}\n',
             r"\(\$\.payment_id is the same in several\); name it with --id, such as --id '\$\.payment_id'",
         ),
-        ("[1, 2]\n", "no field of"),
+        ("[1, 2]\n", r"has no JSON object in any line, .* such as --id '\$\[0\]\.id'"),
+        ('"a"\n"b"\n', "has no JSON object in any line"),
+        ('{\n"a": 1}\n', r"s.jsonl:1 is no JSON .*; one document belongs in each line, as `jq -c \. FILE` writes"),
+        ("[" * 100_000, "s.jsonl:1 is no JSON"),
         ("\n\n", "is empty; write a JSON document"),
         ('{"a": "b"}\n\n{a}\n', "s.jsonl:3 is no JSON"),
         ("\xff", None),
@@ -87,6 +99,22 @@ def test_each_fault_waits_until_the_application_works_again_after_the_one_before
     assert first.when.acked == 500 and [f.name for f in others] == [*FAULTS][1:]
     for before, fault in zip([first, *others], others, strict=False):
         assert (fault.when.works.app, fault.when.works.after) == ("a", f"{before.name}.healed + 1s")
+
+
+def test_without_a_group_nothing_waits_for_one_and_no_coordinator_is_killed(tmp_path):
+    made = parse(json.dumps(scenario_of(asked(tmp_path, grouped=False))), "x")
+    assert made.apps[0].reads == [] and made.effects[0].of == "in"
+    assert [f.name for f in made.faults] == [name for name in FAULTS if name != "coordinator"]
+    assert made.faults[1].when.works.after == "leader.healed + 1s"
+    with pytest.raises(UsageError, match=r"^--only coordinator: a reads without a consumer group"):
+        scenario_of(asked(tmp_path, grouped=False, breaks=["coordinator"]))
+
+
+@pytest.mark.parametrize(
+    ("instances", "words"), [(1, "or by --ready"), (2, "may read every input, so give --instances 1 if it does")]
+)
+def test_several_instances_without_a_group_may_each_do_all_the_work(tmp_path, instances, words):
+    assert without_group(asked(tmp_path, instances=instances)).endswith(words)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """The first look at an application: what is proposed from what it does."""
 
+import json
 import sys
 
 import pytest
 import yaml
 
-from chaos.apps.trial import Asked, scenario_of
-from chaos.drive.look import Seen, place_of, proposed
+from chaos.apps.trial import Asked, effect_words, scenario_of, write_scenario
+from chaos.drive.look import Seen, per_sample, place_of, proposed
+from chaos.scenario.load import parse
+from chaos.setup.effects import PerInput
 from tests.support.platform import chaos, left_running
 
 IDS = ["7f-shop-1-0", "7f-shop-1-1", 12]
@@ -31,6 +34,9 @@ class Record:
     [
         ([Record(b'{"for": {"id": "7f-shop-1-0"}}'), Record(b'{"for": {"id": "7f-shop-1-1"}}')], "$.for.id"),
         ([Record(b'{"order": 12}', b"12")], "$.order"),
+        ([Record(b'{"for": [1, {"order-id": 12}]}')], '$.for[1]."order-id"'),
+        ([Record(b'{"ids": [1, 2, 3, 4, 5, 12]}')], None),  # an item that is there by chance
+        ([Record(b"\0\0\0\0\7" + b'{"order": 12}')], "$.order"),  # with the id of a schema before it
         ([Record(b"\x00\x01", b"7f-shop-1-1")], "key"),
         ([Record(b"text", None, [("order", b"7f-shop-1-0"), ("none", None)])], "header:order"),
         ([Record(b'{"order": "7f-shop-1-0"}'), Record(b'{"order": "another"}')], None),
@@ -40,6 +46,57 @@ class Record:
 )  # fmt: skip
 def test_the_place_of_an_id_is_where_every_record_has_the_id_of_an_input(records, place):
     assert place_of(records, IDS) == place
+
+
+def of(*ids):
+    return [Record(json.dumps({"id": one}).encode()) for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("records", "samples", "per"),
+    [
+        (of("a", "b", "c", "d"), 2, (1, 1)),
+        (of("a", "b", "c", "d"), 4, (1, 1, 1, 1)),  # each has one: another round would show nothing
+        (of("a", "a", "a", "c", "c", "c"), 2, (3, 0)),
+        (of("b", "d"), 2, (0, 1)),
+        (of("a", "b", "c"), 2, None),  # the second sample has one, and none
+        (of("a", "c"), 4, None),  # nothing says whether a sample leads to it, or an input
+        (of("a", "x"), 2, None),
+        ([Record(b"\x00\x01", b"other")], 2, None),
+    ],
+)
+def test_the_number_of_records_of_an_input_is_believed_if_each_input_of_its_sample_has_it(records, samples, per):
+    assert per_sample(records, ["a", "b", "c", "d"], samples) == per
+
+
+def test_the_number_of_records_of_an_input_is_in_the_scenario(tmp_path):
+    (tmp_path / "s").write_text('{"id": "x"}\n{"id": "y"}\n')
+    writes, per = {"all": "$.id", "some": "$.id", "parts": "$.id"}, {"some": (1, 0), "parts": (3, 3)}
+    asked = Asked(["a.py"], ["in"], [], tmp_path / "s", "$.id", tmp_path)
+    made = scenario_of(proposed(asked, Seen(("in",), None, writes, per)))
+    found = {effect.name: effect.per for effect in parse(json.dumps(made), "x").effects}
+    write_scenario(made, tmp_path / "s.yaml")
+    assert "samples: [1, 0]" in (tmp_path / "s.yaml").read_text()
+    assert found == {"all": PerInput(), "some": PerInput(samples=(1, 0)), "parts": PerInput(input=3)}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        (None, "one record in out for each input, with its id at key"),
+        ((3, 3), "3 records in out for each input, with its id at key"),
+        ((1, 0, 2), "0 to 2 records in out for an input, as its sample says (none for 1 of 3: 2), with its id at key"),
+        (
+            (0,) * 7 + (1,),
+            "0 to 1 records in out for an input, as its sample says (none for 7 of 8: 1, 2, 3, 4, 5, 2 m",
+        ),
+        ((1, 2), "1 to 2 records in out for an input, as its sample says, with its id at key"),
+    ],
+)
+def test_the_user_learns_which_samples_lead_to_nothing(tmp_path, numbers, words):
+    per = {"out": numbers} if numbers else {}
+    asked = Asked(["a.py"], ["in"], ["out"], tmp_path, "$.id", tmp_path, places={"out": "key"}, per=per)
+    assert effect_words(asked, "out").startswith(words)
 
 
 def test_what_the_user_names_is_not_replaced_by_what_was_seen(tmp_path):
@@ -66,6 +123,7 @@ while True:
         producer.produce("invoices", json.dumps({"invoice": {"for": order["order_id"]}}))
         if order["amount"] > 10:
             producer.produce("audits", message.value())
+        producer.produce("totals", json.dumps({"last": order["amount"]}))
     producer.flush()
 """
 
@@ -79,10 +137,15 @@ def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path):
     ended = chaos("init", *asked, "--", sys.executable, tmp_path / "service.py")
     assert ended.code == 0, ended.err
     made = yaml.safe_load(save.read_text())
-    assert [topic["name"] for topic in made["topics"]] == ["orders", "invoices"]
+    assert [topic["name"] for topic in made["topics"]] == ["orders", "audits", "invoices"]
     assert (made["apps"][0]["reads"], made["apps"][0]["group"]) == (["orders"], "billing")
-    assert [(effect["topic"], effect["id"]) for effect in made["effects"]] == [("invoices", "$.invoice.for")]
-    assert "no effect: audits, 10 records for 20 inputs" in ended.err
+    assert [(effect["topic"], effect["id"]) for effect in made["effects"]] == [
+        ("audits", "$.order_id"),
+        ("invoices", "$.invoice.for"),
+    ]
+    assert [effect.get("per") for effect in made["effects"]] == [{"samples": [0, 1]}, None]
+    assert "effect: 0 to 1 records in audits for an input, as its sample says (none for 1 of 2: 1)" in ended.err
+    assert "no effect: totals, no place in its records has the id of an input" in ended.err
     assert "# What is broken, one after another" in save.read_text()
     assert left_running(runs) == [] and not list(runs.glob("look-*"))
     again = chaos("init", *asked, "--", "x")

@@ -75,6 +75,8 @@ def test_an_id_is_in_the_value_the_key_or_a_header():
     ("raw", "why"),
     [
         (b'{"order": {}}', "nothing is at $.order.id"),
+        (b'{"for": 1, "who": 2}', "nothing is at $.order.id (there are for, who)"),
+        (b"{}", "nothing is at $.order.id (there are no fields)"),
         (b'{"order": {"id": null}}', "nothing is at $.order.id"),
         (b'{"order": {"id": [1]}}', "$.order.id is no single value"),
         (b"{", "it is no JSON ('{')"),

@@ -4,6 +4,7 @@ import pytest
 
 from chaos.errors import ScenarioError
 from chaos.scenario.load import load, parse
+from chaos.setup.effects import PerInput
 
 TEXT = """title: t
 topics: [{name: orders}, {name: invoices}]
@@ -47,6 +48,11 @@ def test_an_effect_is_read_with_its_defaults():
         ("{name: e, topic: invoices, id: key, aggregate: avg($.a)}", "is not understood"),
         ("{name: e, topic: invoices, id: key, aggregate: count()}", "count() has no field"),
         ("{name: e, topic: invoices, id: $.a, per: {input: 0}}", "must be at least 1"),
+        ("{name: e, topic: invoices, id: $.a, per: {samples: [0, 0]}}", "no input has an effect"),
+        ("{name: e, topic: invoices, id: $.a, per: {input: 2, samples: [1]}}", "give input or samples"),
+        ("{name: e, topic: invoices, id: $.a, per: {samples: [1, -1]}}", "must be at least 0"),
+        ("{name: e, topic: invoices, id: $.a, per: {samples: [1, 2]}}", "has 2 numbers, and the inputs of shop have 1"),
+        ("{name: e, topic: invoices, id: key, aggregate: sum($.a), per: {samples: [1, 2]}}", "per: goes without"),
         ("{name: e, topic: invoices, id: $.a, zone: Mars/Base}", "is no time zone"),
         ("{name: e, topic: invoices, id: $.a, format: {avro: none.avsc}}", "No such file"),
     ],
@@ -55,6 +61,11 @@ def test_a_mistake_is_one_line_with_its_place(effect, message):
     lines = refused(effect)
     assert len(lines) == 1 and lines[0].strip().startswith("m.yaml:5: ") and message in lines[0]
     assert "hunter22" not in lines[0]
+
+
+@pytest.mark.parametrize(("inputs", "due"), [(0, 0), (1, 1), (2, 1), (3, 4), (7, 9)])
+def test_the_number_of_effects_of_the_first_inputs(inputs, due):
+    assert PerInput(samples=(1, 0, 3)).due(inputs) == due and PerInput(input=2).due(inputs) == 2 * inputs
 
 
 def test_inputs_need_ids():

@@ -1,5 +1,7 @@
 """Inputs x effects: a violation, a clean run and a near miss of each kind."""
 
+import json
+
 import pytest
 
 from chaos.ledger.ids import Ids, number_id
@@ -351,6 +353,27 @@ def test_several_effects_for_each_input(spark, story):
     assert s.late() == 1.9, "an input is done with its third effect"
 
 
+def sampled(folder, *numbers):
+    """Return the effect and the scenario of a story with inputs from samples, which lead to some effects each."""
+    (folder / "samples.jsonl").write_text("".join(json.dumps({"id": f"x{n}"}) + "\n" for n, _ in enumerate(numbers)))
+    value = f"{{{{samples: {folder}/samples.jsonl, id: $.id}}}}"
+    scenario = SCENARIO.replace("{{template: 'order {{id}}'}}", value)
+    assert scenario != SCENARIO
+    return {"effect": f"{TOPIC}, per: {{samples: {[*numbers]}}}", "scenario": scenario}
+
+
+def test_a_number_of_effects_by_the_sample(spark, story, tmp_path):
+    s = story(inputs=9, **sampled(tmp_path, 1, 0, 2))
+    for seq, number in ((0, 1), (2, 2), (3, 0), (4, 1), (5, 1), (6, 2), (8, 2)):
+        for line in range(number):
+            s.effect(seq, at=seq + line + 1)
+    s.input(9, "unknown", copies=1)
+    s.input(10, "unknown", copies=1)  # it has to have nothing, whether it is there or not
+    assert s.judge(spark) == CLEAN | {"missing": (2, 3), "duplicate": 1 + 1}
+    assert s.totals["missing"]["examined"] == 6, "inputs that lead to nothing lack nothing"
+    assert s.late() == 1.9, "an input is done with its last effect"
+
+
 def test_a_wrong_value(spark, story):
     s = story(f"{TOPIC}, equals: $.amount", inputs=0)
     for seq, (given, made) in enumerate(
@@ -475,6 +498,13 @@ def test_of_several_effects_the_last_one_that_an_input_must_have_counts(spark, s
     for seq, at in ((0, 1), (0, 2), (1, 2), (1, 3)):
         s.effect(seq, at=at)
     assert s.judge(spark)["behind"] == 1
+
+
+def test_an_input_that_leads_to_nothing_is_never_behind(spark, story, tmp_path):
+    s = behind(story, ("crash", 2.5), inputs=4, **sampled(tmp_path, 0, 1))
+    s.effect(1, at=2)
+    s.effect(3, at=4)
+    assert s.judge(spark)["behind"] == 0 and s.totals["behind"]["examined"] == 1
 
 
 @pytest.mark.parametrize(
