@@ -195,15 +195,14 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
     from chaos.values.payloads import Payloads, ValueProblem
 
     found: list[tuple[tuple[str | int, ...], str]] = []
-    producers, samples = list(scenario.producers), {}
+    producers = list(scenario.producers)
     for i, p in enumerate(scenario.producers):
         if p.value is None:
             continue
         value = p.value.placed_in(folder)
         try:
             payloads = Payloads(value, 0)
-            samples[p.name] = payloads.number
-            value = value.model_copy(update={"id_type": payloads.id_type})
+            value = value.model_copy(update={"id_type": payloads.id_type, "number": payloads.number})
             producers[i] = p.model_copy(update={"value": value, "rate": _recorded(p.rate, value)})
             if too_large := _too_large(scenario, p, *payloads.largest):
                 raise ValueProblem(next(name for name in ("sizes", *FORMS) if getattr(value, name)), too_large)
@@ -213,7 +212,7 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
             found.append((("producers", i, "rate", "recording"), str(e)))
     scenario = scenario.model_copy(update={"producers": producers})
     most = sum(p.count * p.most_records(scenario.limits.drive) for p in producers if p.value and p.value.has_id)
-    found += [] if found else sample_problems(scenario, samples)
+    found += [] if found else sample_problems(scenario)
     numbered = [i for i, p in enumerate(producers) if p.value and p.value.id_type not in (None, "text")]
     if not found and numbered and most > 2**NUMBER_BITS:
         text = f"{most:,} records have ids, and at most {2**NUMBER_BITS:,} do if some are numbers or UUIDs; send fewer"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -96,17 +96,21 @@ def effect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
             yield from _bound_problems(where, effect, bound)
 
 
-def sample_problems(setup: Setup, samples: Mapping[str, int]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each effect with a number of effects for another number of samples than its inputs have, and its place.
+def samples_of(setup: Setup, effect: Effect) -> int | None:
+    """Return how many payloads the inputs of an effect are made of in turn; None if that differs, or is not known."""
+    topic = input_topic(setup, effect)
+    numbers = {p.value.number if p.value else None for p in producers_with_ids(setup) if topic in p.inputs}
+    return numbers.pop() if len(numbers) == 1 else None
 
-    samples: how many the payloads of a producer have, by its name.
-    """
+
+def sample_problems(setup: Setup) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each effect with numbers for other samples than its inputs have, and the place of these numbers."""
     for i, effect in enumerate(setup.effects):
-        for p in producers_with_ids(setup) if effect.per.samples else ():
-            found, given = samples.get(p.name, 0), len(effect.per.samples)
-            if input_topic(setup, effect) in p.inputs and found != given:
-                text = f"has {given:,} numbers, and the inputs of {p.name} have {found:,} samples; give one for each"
-                yield ("effects", i, "per", "samples"), text
+        given = len(effect.per.samples)
+        if given and given != (found := samples_of(setup, effect)):
+            have = "differ in their number" if found is None else f"are {found:,}"
+            text = f"has {given:,} numbers, and the samples of its inputs {have}; give one number for each sample"
+            yield ("effects", i, "per", "samples"), text
 
 
 def database_problems(where: str, setup: Setup, app: str) -> Iterator[str]:

@@ -117,6 +117,9 @@ class Value(Part):
     id_type: IdType | None = Field(
         None, description="the form of the id, found in the payloads when the scenario is loaded; not to be given"
     )
+    number: int | None = Field(
+        None, description="how many payloads there are, found when the scenario is loaded; not to be given"
+    )
     key: PlaceOrText | None = Field(
         None, description="the key: a place such as $.customer_id, or a text with placeholders; no key if left out"
     )

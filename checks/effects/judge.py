@@ -7,6 +7,7 @@ findings of each kind.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any
@@ -22,7 +23,7 @@ from chaos.report.text import duration
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.run.result import EFFECT_KINDS
-from chaos.scenario.effect_rules import input_topic
+from chaos.scenario.effect_rules import input_topic, samples_of
 from chaos.scenario.expect import EffectBound
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect, PerInput
@@ -56,6 +57,8 @@ FEW = 500_000
 LARGE = {"spark.sql.shuffle.partitions": "64"}
 EARLY_US = 1_000_000
 """How far an effect may be before the send of its input: the clocks of two programs, and rounding."""
+MANY = 10
+"""Inputs from one sample that would not all lack their effects by chance."""
 MOST_INPUTS = 5_000
 """Most inputs of wrong sums that are looked for on the wire."""
 MOST_PLACES = 5
@@ -144,6 +147,7 @@ class _Judged:
         self.topic = input_topic(tables.resolved.scenario, effect)
         self.bound = tables.resolved.scenario.expect.effects.get(effect.name, EffectBound())
         self.of_rows = tables.of_rows(self.topic)
+        self.samples = samples_of(tables.resolved.scenario, effect)
         self.rows = tables.effects(effect)
         self.unreadable = tables.unreadable.get(effect.name, 0)
         self.frame = self._kept(self._judged())
@@ -214,7 +218,7 @@ class _Judged:
         return self.topic in self.tables.resolved.scenario.compacted or self._cut(None)
 
     def _why(self, row: Row) -> str:
-        """Return what the write path did to an input, if that explains a finding."""
+        """Return what happened to an input before its application, if that explains a finding."""
         state, copies = row.get("state"), row.get("copies")
         if state == "fail":
             failed = "its producer got an error, or its transaction was aborted"
@@ -237,9 +241,11 @@ class _Judged:
 class _Singles(_Judged):
     """Effects of single inputs."""
 
-    order = ("state = 'stranger'", "coalesce(acked_us, invoked_us)", "first_at_us", "seq")
+    order: tuple[str, ...] = ("state = 'stranger'", "coalesce(acked_us, invoked_us)", "first_at_us", "seq")
     fault = ""
     """The fault at which most inputs were behind."""
+    left_out: frozenset[int] = frozenset()
+    """The samples with inputs that the application leaves out, by their numbers from 0."""
 
     def _judged(self) -> DataFrame:
         """Return inputs and effects side by side; an effect of this run without an input has a row too."""
@@ -321,6 +327,32 @@ class _Singles(_Judged):
         ).drop("unsure")
         return self._with_behind(judged)
 
+    def _left_out(self) -> frozenset[int]:
+        """Return the samples of which no input has an effect, though others in the same partitions have theirs.
+
+        A fault hits inputs by their time or their place, and never each one from a sample.
+        """
+        due = self.frame.where((F.col("state") == "ok") & (F.col("copies") > 0) & (self._due() > 0))
+        of_each = due.groupBy((F.col("seq") % self.samples).alias("sample"), "partition").agg(
+            F.count("*").alias("inputs"), _sum(F.col("effects")).alias("effects")
+        )
+        rows = of_each.collect()
+        read = {row["partition"] for row in rows if row["effects"]}
+        done = {row["sample"] for row in rows if row["effects"]}
+        lacking: Counter[int] = Counter()
+        for row in rows:
+            lacking[row["sample"]] += row["inputs"] if row["partition"] in read else 0
+        return frozenset(sample for sample, inputs in lacking.items() if inputs >= MANY and sample not in done)
+
+    def _why(self, row: Row) -> str:
+        sample = row["seq"] % self.samples if self.left_out and self.samples and row.get("seq") is not None else None
+        if sample not in self.left_out or row.get("state") != "ok":
+            return super()._why(row)
+        return (
+            f"no input from sample {sample + 1} of {self.samples} has one, whatever fault came: the application leaves "
+            "it out, or fails at it; if it may, say so with per: {samples: [1, 0, …]}"
+        )
+
     def _with_behind(self, judged: DataFrame) -> DataFrame:
         """Add what was behind at the fault where it was most; zeros if nothing bounds it, or no fault came."""
         faults = self.tables.faults if self.bound.behind else {}
@@ -391,7 +423,11 @@ class _Singles(_Judged):
         return [base | {"kind": f"late {s}", "count": lo, "undecided": max(0, hi - lo)} for s, lo, hi in spans]
 
     def findings(self, kinds: set[str]) -> list[Row]:
-        """Return the first findings of these kinds, and the latest effects."""
+        """Return the first findings of these kinds, and the latest effects; what is left out comes behind losses."""
+        if "missing" in kinds and (self.samples or 0) > 1:
+            self.left_out = self._left_out()
+            of_these = ", ".join(map(str, sorted(self.left_out))) or "-1"
+            self.order = (f"coalesce(seq % {self.samples} in ({of_these}), false)", *type(self).order)
         found = super().findings(kinds)
         if "late max" not in kinds:
             return found

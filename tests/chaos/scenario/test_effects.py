@@ -51,7 +51,10 @@ def test_an_effect_is_read_with_its_defaults():
         ("{name: e, topic: invoices, id: $.a, per: {samples: [0, 0]}}", "no input has an effect"),
         ("{name: e, topic: invoices, id: $.a, per: {input: 2, samples: [1]}}", "give input or samples"),
         ("{name: e, topic: invoices, id: $.a, per: {samples: [1, -1]}}", "must be at least 0"),
-        ("{name: e, topic: invoices, id: $.a, per: {samples: [1, 2]}}", "has 2 numbers, and the inputs of shop have 1"),
+        (
+            "{name: e, topic: invoices, id: $.a, per: {samples: [1, 2]}}",
+            "has 2 numbers, and the samples of its inputs",
+        ),
         ("{name: e, topic: invoices, id: key, aggregate: sum($.a), per: {samples: [1, 2]}}", "per: goes without"),
         ("{name: e, topic: invoices, id: $.a, zone: Mars/Base}", "is no time zone"),
         ("{name: e, topic: invoices, id: $.a, format: {avro: none.avsc}}", "No such file"),

@@ -374,6 +374,39 @@ def test_a_number_of_effects_by_the_sample(spark, story, tmp_path):
     assert s.late() == 1.9, "an input is done with its last effect"
 
 
+def missing(s):
+    return [(f["seq"], f["why"]) for f in s.findings if f["kind"] == "missing"]
+
+
+def test_what_every_input_from_a_sample_lacks_is_left_out_and_hides_no_loss(spark, story, tmp_path, monkeypatch):
+    monkeypatch.setattr(judge, "MANY", 3)
+    s = story(inputs=12, **sampled(tmp_path, 1, 1, 1))
+    for seq in (0, 3, 6, 2, 5, 8, 11):  # sample 2 is left out, and the input 9 is lost
+        s.effect(seq)
+    assert s.judge(spark) == CLEAN | {"missing": 5}
+    assert [seq for seq, _ in missing(s)] == [9, 1, 4, 7, 10] and missing(s)[0][1] == ""
+    why = "no input from sample 2 of 3 has one, whatever fault came: the application leaves it out, or fails at it"
+    assert all(text.startswith(why) and "per: {samples: [1, 0, …]}" in text for _, text in missing(s)[1:])
+
+
+def test_what_is_lost_with_its_partition_is_not_left_out(spark, story, tmp_path, monkeypatch):
+    monkeypatch.setattr(judge, "MANY", 3)
+    s = story(inputs=0, **sampled(tmp_path, 1, 1))
+    for seq in range(8):  # as with a key: a sample is in one partition, and one of them is never read
+        s.input(seq, partition=seq % 2)
+        s.log[-1]["partition"] = seq % 2
+        if seq % 2:
+            s.effect(seq)
+    assert s.judge(spark) == CLEAN | {"missing": 4}
+    assert {why for _, why in missing(s)} == {""}
+
+
+def test_an_application_that_does_nothing_leaves_nothing_out(spark, story, tmp_path, monkeypatch):
+    monkeypatch.setattr(judge, "MANY", 3)
+    s = story(inputs=8, **sampled(tmp_path, 1, 1))
+    assert s.judge(spark) == CLEAN | {"missing": 8} and {why for _, why in missing(s)} == {""}
+
+
 def test_a_wrong_value(spark, story):
     s = story(f"{TOPIC}, equals: $.amount", inputs=0)
     for seq, (given, made) in enumerate(
