@@ -237,11 +237,21 @@ def effect_words(asked: Asked, topic: str) -> str:
     return f"{least} to {most} records in {topic} for an input, as its sample says{without}, {where}"
 
 
-def without_group(asked: Asked) -> str:
-    """Return what follows for an application that reads without a consumer group."""
-    said = f"no consumer group: {asked.app} has no coordinator to kill, and counts as ready after 1 s, or by --ready"
-    if asked.instances > 1:
-        said += f"; each of the {asked.instances} instances may read every input, so give --instances 1 if it does"
+def remarks(asked: Asked) -> list[str]:
+    """Return what follows for an application that reads without a consumer group, or from several topics."""
+    said = []
+    if not asked.grouped:
+        alone = (
+            f"no consumer group: {asked.app} has no coordinator to kill, and counts as ready after 1 s, or by --ready"
+        )
+        several = f"; each of the {asked.instances} instances may read every input, so give --instances 1 if it does"
+        said.append(alone + (several if asked.instances > 1 else ""))
+    if len(asked.reads) > 1:
+        first, *others = asked.reads
+        said.append(
+            f"each input of {first} has to have its effect; {', '.join(others)} gets other ids at {asked.id}, "
+            "so an application that joins them by it finds no pair: name another field with --id"
+        )
     return said
 
 

@@ -202,13 +202,16 @@ def init(
 
     Without --reads or --writes, a first run of some seconds shows them. Nothing is broken.
     """
-    from chaos.apps.trial import scenario_of, write_scenario
+    from chaos.apps.trial import remarks, scenario_of, write_scenario
     from chaos.errors import UsageError
 
     if save.exists():
         raise UsageError(f"{save} exists; name another file with --save, or remove it")
     asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
-    write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), save)
+    asked = _looked_at(asked, runs_dir, kafka, driver)
+    write_scenario(scenario_of(asked), save)
+    for remark in remarks(asked):
+        typer.echo(remark, err=True)
     typer.echo(f"scenario: {save}; change it as you like, then: python -m chaos run {save}", err=True)
 
 
@@ -244,14 +247,17 @@ def test(
     takes: brokers, traffic from the samples with another id in each input, the instances of the application, and the
     crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance, and a slow link.
     """
-    from chaos.apps.trial import check_faults, free, scenario_of, write_scenario
+    from chaos.apps.trial import check_faults, free, remarks, scenario_of, write_scenario
 
     asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
     asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
     check_faults(asked)
     runs_dir = into.absolute().parent if into else runs_dir
     path = save or free(runs_dir / f"test-{asked.app}.yaml")
-    write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), path)
+    asked = _looked_at(asked, runs_dir, kafka, driver)
+    write_scenario(scenario_of(asked), path)
+    for remark in remarks(asked):
+        typer.echo(remark, err=True)
     typer.echo(f"scenario: {path}", err=True)
     run(str(path), kafka=kafka, driver=driver, seed=seed, into=into, runs_dir=runs_dir, as_json=as_json)
 
@@ -339,7 +345,7 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         return asked
     with View() as view:
         view.doing("loading")
-        from chaos.apps.trial import check_databases, effect_words, without_group
+        from chaos.apps.trial import check_databases, effect_words
         from chaos.drive.look import look, proposed
 
         for warning in check_databases(asked):
@@ -347,8 +353,6 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         seen = look(asked, runs_dir, kafka, driver, view)
         found = proposed(asked, seen)
         view.say(f"reads: {', '.join(found.reads)}{f', as group {found.group}' if found.group else ''}")
-        if not found.grouped:
-            view.say(without_group(found))
         for topic in found.writes:
             view.say(f"effect: {effect_words(found, topic)}")
         for topic, why in seen.others.items():

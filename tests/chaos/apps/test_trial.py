@@ -1,6 +1,7 @@
 """The scenario of `test`: the id that samples propose."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from chaos.apps.trial import (
     free,
     look_of,
     propose_id,
+    remarks,
     scenario_of,
-    without_group,
     write_scenario,
 )
 from chaos.errors import UsageError
@@ -114,7 +115,14 @@ def test_without_a_group_nothing_waits_for_one_and_no_coordinator_is_killed(tmp_
     ("instances", "words"), [(1, "or by --ready"), (2, "may read every input, so give --instances 1 if it does")]
 )
 def test_several_instances_without_a_group_may_each_do_all_the_work(tmp_path, instances, words):
-    assert without_group(asked(tmp_path, instances=instances)).endswith(words)
+    assert remarks(asked(tmp_path)) == []
+    (said,) = remarks(asked(tmp_path, instances=instances, grouped=False))
+    assert said.endswith(words)
+
+
+def test_inputs_of_two_topics_have_different_ids(tmp_path):
+    (said,) = remarks(replace(asked(tmp_path), reads=["left", "right"]))
+    assert said.startswith("each input of left has to have its effect; right gets other ids at $.id")
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,9 @@ def test_rows_without_an_id_are_inconclusive_in_one_line_unless_a_violation_is_c
     line = "1 of 4 rows of effect invoices have no id (invoices/0 offset 7: nothing is at $.order_id)"
     assert [problem for problem in result.problems if "invoices" in problem] == [line]
     assert judged(CLEAN | {"missing": 2}, **reads)[0]["missing"] == "fail"
-    (problem,) = (p for p in judged(CLEAN | more, **reads | {"unreadable": 4})[2].problems if "invoices" in p)
+    (problem,) = (
+        p for p in judged(CLEAN | more, **reads | {"unreadable": 4, "rows": 0})[2].problems if "invoices" in p
+    )
     assert problem.endswith("; say where it is: `id` of the effect invoices in the scenario")
 
 
