@@ -148,7 +148,6 @@ def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.L
 
 def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
     """Judge each run directory that standard input names, until it ends."""
-    _import_ahead()
     spark = None
     with contextlib.suppress(AftershockError):  # the first stage meets the error again and records it
         spark = pipeline.session(spark_master)
@@ -156,6 +155,7 @@ def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener)
 
         warm(spark)
     emit({"kind": "ready"})
+    _import_ahead()  # the load may begin meanwhile
     begun: SimpleQueue[_Begun | None] = SimpleQueue()
     reader = (begun, "readback" in stages, spark, emit)
     threading.Thread(target=_read_runs, args=reader, daemon=True, name="readback").start()
@@ -236,7 +236,7 @@ def _event_lines() -> Callable[[Event], None]:
 
 
 def _import_ahead() -> None:
-    """Import Great Expectations (5 s) while Spark's JVM starts and works.
+    """Import Great Expectations (5 s of CPU time) beside other work.
 
     Shared packages are imported first: two threads that import the same package at once may block each other.
     """

@@ -103,7 +103,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
     with _stage(run, "audit", listener):
         _remove_results(run, run.validation)
         from checks import audit as auditing
-        from checks.spark.session import reported, tuned
+        from checks.spark.session import reported
 
         spark, resolved = _session(run, master, listener), read_resolved(run)
         folder = _decode_wire(run, spark, resolved, listener)
@@ -116,8 +116,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
             if resolved.scenario.apps or resolved.scenario.effects:
                 from checks.effects.lanes import write_lanes
 
-                with tuned(spark):
-                    write_lanes(spark, run, resolved)
+                write_lanes(run, resolved, spark.sparkContext.master)
 
 
 def _capture_log(

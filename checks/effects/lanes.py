@@ -15,19 +15,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
+from pyarrow.dataset import dataset
 
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.time_buckets import BUCKET_US
-from checks.effects.seen import Life, lives_of
+from checks.effects.seen import Life, app_of, lives_of
 from checks.effects.tables import INPUTS, write_table
 from checks.evidence import ledger_rows
 from checks.spark.master import is_local
 from checks.spark.remote import Mirror
-from checks.wire.tables import table_path
+from checks.wire.tables import scanned, small, table_path
 
 Row = dict[str, Any]
 GONE = frozenset({25, 82, 110})
@@ -42,38 +42,39 @@ OWNERSHIP = pa.schema(
 SERIES = pa.schema([("series", _str), ("scope", _str), ("at_us", _i64), ("value", pa.float64())])
 
 
-def write_lanes(spark: SparkSession, run: Run, resolved: Resolved) -> None:
-    """Write both tables, as far as there is a wire ledger, and all of `effect_inputs`."""
+def write_lanes(run: Run, resolved: Resolved, master: str) -> None:
+    """Write both tables, as far as there is a wire ledger, and all of `effect_inputs`.
+
+    master: of the Spark that wrote these.
+    """
     series: list[Row] = []
-    here = is_local(spark.sparkContext.master) and not isinstance(run, Mirror)
+    here = is_local(master) and not isinstance(run, Mirror)
     for effect in resolved.scenario.effects:
         inputs = run.audit / INPUTS / effect.name
         if inputs.exists() and not effect.aggregate and here:
-            done = spark.read.parquet(f"file:{inputs}").where("first_at_us is not null")
-            series += _buckets("effects", done.select(F.lit(effect.name).alias("scope"), "first_at_us"))
+            at = dataset(inputs, format="parquet").to_table(["first_at_us"])["first_at_us"].drop_null()
+            series += _buckets("effects", pa.repeat(effect.name, len(at)), at)
     if resolved.scenario.apps and table_path(run, "commits").exists():
         apps = [app.name for app in resolved.scenario.apps]
-        of_apps = F.split("instance", "/")[0].isin(apps)
-        commits, members = (
-            spark.read.parquet(f"file:{table_path(run, name)}").where(of_apps) for name in ("commits", "membership")
-        )
-        series += _buckets("commits", commits.where("error = 0").select("instance", "answered_us"))
-        said = members.where("assigned is not null or call in ('JoinGroup', 'LeaveGroup') or error > 0").select(
-            *("instance", "group", "call", "asked_us", "answered_us", "owned", "assigned", "error"),
-            F.coalesce("given_generation", "generation").alias("generation"),
-        )
+        commits = scanned(run, "commits", ["instance", "answered_us"], pc.field("error") == 0)
+        commits = commits.filter(pc.is_in(pc.replace_substring_regex(commits["instance"], "/.*", ""), pa.array(apps)))
+        series += _buckets("commits", commits["instance"], commits["answered_us"])
+        said = [row for row in small(run, "membership") if app_of(row["instance"]) in apps and _tells(row)]
         lives = lives_of(ledger_rows(run, "apps", TABLES["apps"].names), None)
-        rows = [row.asDict(recursive=True) for row in said.collect()]
-        write_table(run.audit / "app_ownership", list(ownership(rows, lives)), OWNERSHIP)
+        write_table(run.audit / "app_ownership", list(ownership(said, lives)), OWNERSHIP)
     write_table(run.audit / "app_series", series, SERIES)
 
 
-def _buckets(series: str, rows: DataFrame) -> list[Row]:
-    """Return the number of rows by scope and bucket. rows: a scope and a time."""
-    scope, at = rows.columns
-    bucket = (F.floor(F.col(at) / BUCKET_US) * BUCKET_US).cast("long")
-    counted = rows.groupBy(F.col(scope).alias("scope"), bucket.alias("at_us")).agg(F.count("*").alias("value"))
-    return [{"series": series} | row.asDict() for row in counted.collect()]
+def _tells(row: Row) -> bool:
+    """Return whether a request of a member, or its answer, says what it holds or that it holds nothing."""
+    return row["assigned"] is not None or row["call"] in ("JoinGroup", "LeaveGroup") or (row["error"] or 0) > 0
+
+
+def _buckets(series: str, scopes: pa.Array, times: pa.Array) -> list[Row]:
+    """Return the number of rows by scope and bucket."""
+    buckets = pc.multiply(pc.divide(times, BUCKET_US), BUCKET_US)  # of integers, so the division rounds down
+    counted = pa.table({"scope": scopes, "at_us": buckets}).group_by(["scope", "at_us"]).aggregate([([], "count_all")])
+    return [{"series": series} | row for row in counted.rename_columns(["scope", "at_us", "value"]).to_pylist()]
 
 
 def ownership(said: Iterable[Row], lives: Mapping[str, Sequence[Life]]) -> Iterator[Row]:
@@ -95,10 +96,12 @@ def ownership(said: Iterable[Row], lives: Mapping[str, Sequence[Life]]) -> Itera
             for place in [place for place in held if place not in kept]:
                 yield held.pop(place) | {"end_us": at, "end_reason": reason}
             for topic, partition in sorted(kept - held.keys()):
+                given = row["given_generation"]
+                generation = row["generation"] if given is None else given
                 number = sum(life.begin_us <= at for life in incarnations) or 1
                 held[topic, partition] = {
                     **{"group": group, "topic": topic, "partition": partition, "consumer": instance},
-                    **{"incarnation": number, "generation": row["generation"], "begin_us": at},
+                    **{"incarnation": number, "generation": generation, "begin_us": at},
                 }
         for row in held.values():
             yield row | {"end_us": None, "end_reason": "open"}

@@ -20,12 +20,12 @@ from chaos.scenario.model import Scenario
 from chaos.setup.postgres import PROMOTE
 from checks.audit.facts.offset_changes import OffsetChange, offset_changes_of
 from checks.evidence import ledger_rows
-from checks.wire.tables import capture_failure, table_path
+from checks.wire.coordination import leaves
+from checks.wire.tables import capture_failure, frame, small, table_path
 
 Row = dict[str, Any]
 MANY = 40
 """Most fetches, commits and writes of one finding and instance that are looked at."""
-_SAID = ("library", "library_version", "client_id")
 FETCHED = ("answered_us", "asked_us", "instance", "broker", "asked_offset", "delivery_count")
 COMMITTED = ("asked_us", "answered_us", "instance", "broker", "group", "offset", "error", "transactional_id")
 READ = (0, 1)
@@ -37,8 +37,7 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 """How a member of a share group acknowledges a record (KIP-932)."""
 DELIVERIES = 5
 """The default of `group.share.delivery.count.limit`."""
-LEAVES = "call = 'LeaveGroup' or (call in ('ConsumerGroupHeartbeat', 'ShareGroupHeartbeat') and generation < 0)"
-"""How a member leaves its group; where heartbeats have epochs, with a negative one (KIP-848, KIP-932)."""
+JOINS = ("JoinGroup", "SyncGroup")
 BY_ITSELF = "ended by itself"
 IN_A_ROW = 3
 """Ends by itself in a row from which on an instance counts as one that ends again and again."""
@@ -238,31 +237,35 @@ class Wire:
 
     def table(self, name: str) -> DataFrame:
         """Return a table of the wire ledger; of those with instances the rows of applications."""
-        rows = self._spark.read.parquet(f"file:{table_path(self._run, name)}")
+        rows = frame(self._spark, self._run, name)
         return rows.where(F.split("instance", "/")[0].isin(self._apps)) if "instance" in rows.columns else rows
+
+    def _small(self, name: str) -> list[Row]:
+        """Return the rows of applications of a table that does not grow with the records."""
+        return [row for row in small(self._run, name) if app_of(row["instance"]) in self._apps]
 
     def facts(self) -> Facts:
         """Return what the stories of the run share."""
         stages = [e for e in read_events(self._run) if e.get("stage") == "stop" and e.get("state") == "begin"]
         apps = ledger_rows(self._run, "apps", TABLES["apps"].names)
-        said = self.table("connections").groupBy("instance").agg(F.collect_set(F.struct(*_SAID)).alias("said"))
-        unread = self.table("unread").where(F.col("api").isin(*READ)).limit(1).collect()
+        said = defaultdict[str, set[tuple[str | None, str | None, str | None]]](set)
+        for row in self._small("connections"):
+            said[row["instance"]].add((row["library"], row["library_version"], row["client_id"]))
         changed = self.table("fetched").where("made and base_offset is not null and answered_us is not null")
         changed = changed.groupBy("instance").agg(F.min("answered_us").alias("at_us"))
         produced = self.table("produced").where(F.col("topic").isin(list(self._outputs)))
         writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
-        members = self.table("membership")
-        left = members.where(LEAVES).select("instance", "broker", "asked_us", "group")
-        joins = members.where("call in ('JoinGroup', 'SyncGroup') and answered_us is not null")
-        joins = joins.select("instance", "call", "answered_us", F.coalesce(F.size("owned"), F.lit(0)).alias("kept"))
-        synced, begun = assigned(joins.orderBy("answered_us").collect())
+        members = self._small("membership")
+        left = sorted((row for row in members if leaves(row)), key=lambda row: row["asked_us"])
+        joins = [row for row in members if row["call"] in JOINS and row["answered_us"] is not None]
+        synced, begun = assigned(sorted(joins, key=lambda row: row["answered_us"]))
         return Facts(
             lives_of(apps, min((e["at_us"] for e in stages), default=None)),
             _grouped(_failed(produced).collect(), "topic", "instance"),
             {row.topic: frozenset(row.who) for row in writers},
-            {name: rows for (name,), rows in _grouped(left.orderBy("asked_us").collect(), "instance").items()},
-            {row.instance: announced([tuple(one) for one in row.said]) for row in said.collect()},
-            not unread and not capture_failure(self._run),
+            {name: rows for (name,), rows in _grouped(left, "instance").items()},
+            {name: announced(rows) for name, rows in said.items()},
+            not any(row["api"] in READ for row in small(self._run, "unread")) and not capture_failure(self._run),
             {row.instance: row.at_us for row in changed.collect()},
             synced,
             begun,
@@ -420,21 +423,21 @@ def _failed(produced: DataFrame) -> DataFrame:
 def _grouped(rows: Iterable[Any], *names: str) -> dict[Any, list[Row]]:
     found: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
-        found[tuple(row[name] for name in names)].append(row.asDict())
+        found[tuple(row[name] for name in names)].append(row if isinstance(row, dict) else row.asDict())
     return found
 
 
-def assigned(rows: Iterable[Any]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+def assigned(rows: Iterable[Row]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     """Return when instances got assignments, and of these, when they had kept no partition in their JoinGroup."""
     synced, begun = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     kept: dict[str, int] = {}
     for row in rows:
-        if row.call == "JoinGroup":
-            kept[row.instance] = max(0, row.kept)
+        if row["call"] == "JoinGroup":
+            kept[row["instance"]] = len(row["owned"] or ())
             continue
-        synced[row.instance].append(row.answered_us)
-        if not kept.get(row.instance):
-            begun[row.instance].append(row.answered_us)
+        synced[row["instance"]].append(row["answered_us"])
+        if not kept.get(row["instance"]):
+            begun[row["instance"]].append(row["answered_us"])
     return synced, begun
 
 

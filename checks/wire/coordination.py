@@ -105,6 +105,15 @@ def _by_member(calls: list[Row]) -> list[list[Row]]:
     return members
 
 
+def leaves(row: Row) -> bool:
+    """Return whether a member leaves its group.
+
+    Where heartbeats have epochs, it does so with a negative one (KIP-848, KIP-932).
+    """
+    beats = row["call"] in ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+    return row["call"] == "LeaveGroup" or (beats and (row["generation"] or 0) < 0)
+
+
 class _Member:
     """The holds of one instance in one group."""
 
@@ -122,8 +131,7 @@ class _Member:
         call, error = row["call"], row["error"]
         if call == "JoinGroup" and not any(part in self._protocol for part in COOPERATIVE):
             self._end(self._held, asked_us, "revoked")
-        left = call == "LeaveGroup" or (call == "ConsumerGroupHeartbeat" and (row["generation"] or 0) < 0)
-        if left:
+        if left := leaves(row):
             self._end(self._held, asked_us, "revoked")
         elif row["owned"] is not None:  # a heartbeat of KIP-848
             owned = _partitions(row["owned"])

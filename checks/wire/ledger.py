@@ -38,7 +38,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from kafka.protocol.api_key import ApiKey
-from pyarrow.dataset import dataset
 
 from chaos.faults import SPECS
 from chaos.ledger.record import run_token
@@ -54,7 +53,7 @@ from checks.audit.arrays import NONE
 from checks.audit.findings import WIRE
 from checks.wire.coordination import Holds, Sessions, holds, transactions
 from checks.wire.partition import COMPACTED, OF_IDENTITY, SOUGHT, UNKNOWN, Partition, life_of
-from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, table_path
+from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, scanned, small, table_path
 
 OBSERVED = ("faults", "cluster", "lifecycle", "apps")
 """Tables that say what the platform saw."""
@@ -85,8 +84,8 @@ def write_ledger(run: Run, scenario: Scenario) -> None:
 
     ends, tap = _ends(run), tapped(run)
     lived = partial(life_of, ends)
-    held = holds(_small(run, "membership"), lived)
-    ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
+    held = holds(small(run, "membership"), lived)
+    ended, sessions = transactions(small(run, "transactions"), lived, _first_sent(run))
     topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
     task = _Task(
         str(folder),
@@ -137,7 +136,7 @@ def _sizes(run: Run, topics: list[str]) -> dict[tuple[str, int], int]:
     sizes: Counter[tuple[str, int]] = Counter()
     for part in PARTS:
         keys = ["topic", "partition", *(["records"] if part in OF_RECORDS else [])]
-        rows = _scanned(run, part, keys, pc.field("topic").isin(topics)).group_by(keys[:2])
+        rows = scanned(run, part, keys, pc.field("topic").isin(topics)).group_by(keys[:2])
         for row in rows.aggregate([("partition", "count"), *((name, "sum") for name in keys[2:])]).to_pylist():
             of_records = RECORD_BYTES * max(row.get("records_sum") or 0, 0)
             sizes[row["topic"], row["partition"]] += ROW_BYTES * row["partition_count"] + of_records
@@ -166,7 +165,7 @@ def _by_partition(run: Run, places: list[tuple[str, int]]) -> list[pa.Table]:
     within &= ((topic != first) | (partition >= lowest)) & ((topic != last) | (partition <= highest))
     parts = []
     for part in PARTS:
-        rows = _scanned(run, part, None, within)
+        rows = scanned(run, part, None, within)
         parts.append(rows.append_column("part", pa.repeat(pa.scalar(part), len(rows))))
     rows = pa.concat_tables(parts, promote_options="permissive")
     rows = rows.sort_by([("topic", "ascending"), ("partition", "ascending")])
@@ -183,15 +182,13 @@ def bypasses(run: Run, scenario: Scenario) -> list[str]:
     capture lacks frames.
     """
     found: list[str] = []
-    if capture_failure(run) or _small(run, "unread"):
+    if capture_failure(run) or small(run, "unread"):
         return found
     commits = run.ledger / "commit_log.parquet"
     moved = any("resets" in SPECS[fault.kind].effects for fault in scenario.faults)
     if commits.exists() and not moved:
         key = ["group", "topic", "partition", "offset"]
-        asked = {
-            tuple(row.values()) for row in _scanned(run, "commits", key, pc.field("offset").is_valid()).to_pylist()
-        }
+        asked = {tuple(row.values()) for row in scanned(run, "commits", key, pc.field("offset").is_valid()).to_pylist()}
         rows = pq.read_table(commits, columns=[*key, "transaction"]).to_pylist()
         for group in scenario.app_groups:
             own = [row for row in rows if row["group"] == group and row["offset"] is not None]
@@ -201,12 +198,12 @@ def bypasses(run: Run, scenario: Scenario) -> list[str]:
                 found.append(f"group {group} committed {at}, and no front has seen that{_PAST}")
     if scenario.apps and not scenario.attached and table_path(run, "log").is_dir():
         known = set[int](
-            _scanned(run, "produced", ["producer_id"], pc.field("producer_id") >= 0)[0].unique().to_pylist()
+            scanned(run, "produced", ["producer_id"], pc.field("producer_id") >= 0)[0].unique().to_pylist()
         )
-        known |= {row["given_producer_id"] for row in _small(run, "transactions")}
+        known |= {row["given_producer_id"] for row in small(run, "transactions")}
         topics = pa.array(sorted(scenario.app_topics), pa.string())  # empty if effects are elsewhere
         strange = pc.field("topic").isin(topics) & (pc.field("producer_id") >= 0)
-        batches = _scanned(run, "log", ["topic", "producer_id"], strange & pc.field("control").is_null())
+        batches = scanned(run, "log", ["topic", "producer_id"], strange & pc.field("control").is_null())
         for row in batches.group_by(["topic", "producer_id"]).aggregate([]).to_pylist():
             if row["producer_id"] not in known:
                 found.append(
@@ -225,7 +222,7 @@ def incomplete(run: Run) -> list[str]:
     """Return why the wire does not show all that passed, so that nothing is decided on it."""
     whys = [why] if (why := capture_failure(run)) else []
     whys += dict.fromkeys(event["words"] for event in read_events(run) if event["kind"] == UNSEEN)
-    unread = pq.read_table(table_path(run, "unread"), partitioning=None).to_pylist()
+    unread = small(run, "unread")
     if frames := sum(row["frames"] for row in unread):
         row = max(unread, key=lambda row: row["frames"])
         what = f"{row['side']} {ApiKey(row['api']).name} version {row['version']}: {row['why']}"
@@ -260,7 +257,7 @@ def _in_two_groups(held: Holds, topics: Container[str]) -> list[str]:
 def _first_sent(run: Run) -> dict[tuple[str, int, int], int]:
     """Return when the first Produce in a transaction was sent, by instance, producer id and epoch."""
     key = ["instance", "producer_id", "producer_epoch"]
-    rows = _scanned(run, "produced", [*key, "asked_us"], pc.field("transactional"))
+    rows = scanned(run, "produced", [*key, "asked_us"], pc.field("transactional"))
     first = rows.group_by(key).aggregate([("asked_us", "min")])
     return {tuple(row[name] for name in key): row["asked_us_min"] for row in first.to_pylist()}
 
@@ -269,7 +266,7 @@ def seen(run: Run) -> Seen:
     """Return what the tables of the wire show of how applications read and write; nothing without the tables."""
     if not table_path(run, "fetched").is_dir():
         return Seen()
-    written = _scanned(run, "produced", ["topic"], pc.field("transactional") & pc.field("topic").is_valid())
+    written = scanned(run, "produced", ["topic"], pc.field("transactional") & pc.field("topic").is_valid())
     readers = _isolations(run).items()
     uncommitted = frozenset(group for group, levels in readers if 0 in levels)
     return Seen(uncommitted, frozenset(written["topic"].unique().to_pylist()))
@@ -279,7 +276,7 @@ def _isolations(run: Run) -> dict[str, set[int]]:
     """Return the isolation levels with which the processes of each entry asked for records."""
     key = ["instance", "isolation"]
     found: dict[str, set[int]] = defaultdict(set)
-    rows = _scanned(run, "fetched", key, pc.field("isolation").is_valid()).group_by(key).aggregate([])
+    rows = scanned(run, "fetched", key, pc.field("isolation").is_valid()).group_by(key).aggregate([])
     for row in rows.to_pylist():
         found[row["instance"].rpartition("/")[0]].add(row["isolation"])
     return found
@@ -289,7 +286,7 @@ def _nameless(run: Run) -> list[str]:
     """Return why records may be missing: a row has the id of a topic that no answer to Metadata has named."""
     nameless = {part: pc.field("topic").is_null() for part in PARTS}
     nameless["fetched"] &= pc.field("base_offset").is_valid()  # else it is an error
-    found = {part: len(_scanned(run, part, ["partition"], rows)) for part, rows in nameless.items()}
+    found = {part: len(scanned(run, part, ["partition"], rows)) for part, rows in nameless.items()}
     return [f"the topic of rows of table {part} is not known ({n:,})" for part, n in found.items() if n]
 
 
@@ -297,17 +294,6 @@ def _mixed(run: Run, apps: Container[str]) -> list[str]:
     why = "reads committed records only in some requests, and uncommitted ones too in others"
     found = sorted(_isolations(run).items())
     return [f"{app} {why}" for app, levels in found if app in apps and len(levels) > 1]
-
-
-def _scanned(run: Run, name: str, columns: list[str] | None, where: pc.Expression) -> pa.Table:
-    """Return columns of a table of the wire that may be large, all if None."""
-    return dataset(table_path(run, name), format="parquet", partitioning=None).to_table(columns=columns, filter=where)
-
-
-def _small(run: Run, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table of the wire that does not grow with the records."""
-    rows: list[dict[str, Any]] = pq.read_table(table_path(run, name), partitioning=None).to_pylist()
-    return rows
 
 
 def _ends(run: Run) -> dict[str, list[int]]:
@@ -346,17 +332,17 @@ def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
     The first committed offset that a coordinator names, before anything was committed here, is a commit from before.
     """
     began: dict[str, int] = {}
-    for row in _small(run, "connections"):
+    for row in small(run, "connections"):
         began[row["instance"]] = min(row["opened_us"], began.get(row["instance"], row["opened_us"]))
     own = {"role": "consumer", "incarnation": 1, "detail": "{}"}
     rows = [own | {"client": name, "event": "started", "at_us": at_us} for name, at_us in began.items()]
     rows += [own | {"client": name, "event": "stopped", "at_us": at_us} for name, at_us in tap.ends.items()]
     pq.write_table(pa.Table.from_pylist(rows, TABLES["lifecycle"]), folder / "lifecycle.parquet" / "tapped.parquet")
     key = ["group", "topic", "partition"]
-    commits = _scanned(run, "commits", [*key, "asked_us"], pc.field("topic").is_valid()).group_by(key)
+    commits = scanned(run, "commits", [*key, "asked_us"], pc.field("topic").is_valid()).group_by(key)
     earliest: list[dict[str, Any]] = commits.aggregate([("asked_us", "min")]).to_pylist()
     first = {tuple(row[name] for name in key): row["asked_us_min"] for row in earliest}
-    known = _scanned(run, "positions", [*key, "offset", "answered_us"], pc.field("offset") >= 0).to_pylist()
+    known = scanned(run, "positions", [*key, "offset", "answered_us"], pc.field("offset") >= 0).to_pylist()
     seen: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sorted(known, key=lambda row: row["answered_us"]):
         named = tuple(row[name] for name in key)

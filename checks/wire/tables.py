@@ -51,15 +51,18 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.dataset import dataset
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from chaos.install.cache import Progress, silent
 from chaos.ledger.seal import SEAL
@@ -160,6 +163,24 @@ def _write_empty(run: Run, name: str, make: Callable[[Connections], pa.Table]) -
     """Write a table without rows."""
     table_path(run, name).mkdir(exist_ok=True)
     pq.write_table(make(Connections(decode.raw(decode.schemas(), ()), {})), table_path(run, name) / "empty.parquet")
+
+
+def scanned(run: Run, name: str, columns: Sequence[str] | None, where: pc.Expression | None = None) -> pa.Table:
+    """Return columns of a table that may be large, all if None."""
+    found = dataset(table_path(run, name), format="parquet", partitioning=None)
+    return found.to_table(columns=None if columns is None else [*columns], filter=where)
+
+
+def small(run: Run, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table that does not grow with the records."""
+    rows: list[dict[str, Any]] = scanned(run, name, None).to_pylist()
+    return rows
+
+
+def frame(spark: SparkSession, run: Run, name: str) -> DataFrame:
+    """Return a table as a DataFrame. Spark would read its columns in a job."""
+    columns = dataset(table_path(run, name), format="parquet", partitioning=None).schema
+    return spark.read.schema(from_arrow_schema(columns)).parquet(f"file:{table_path(run, name)}")
 
 
 def table_path(run: Run, table: str) -> Path:

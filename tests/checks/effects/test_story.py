@@ -690,11 +690,10 @@ def test_a_refused_commit_of_another_reader_is_not_the_one_past_a_doubled_input(
 
 
 def test_an_instance_that_keeps_a_partition_does_not_begin_at_the_committed_offset():
-    said = [("a/1", "JoinGroup", 1, -1), ("a/1", "SyncGroup", 2, 0), ("b/1", "SyncGroup", 3, 0)]
-    said += [("a/1", "JoinGroup", 4, 1), ("a/1", "SyncGroup", 5, 0)]
-    said += [("a/1", "JoinGroup", 6, 0), ("a/1", "SyncGroup", 7, 0)]
-    names = ("instance", "call", "answered_us", "kept")
-    rows = [SimpleNamespace(**dict(zip(names, one, strict=True))) for one in said]
+    said = [("a/1", "JoinGroup", 1, None), ("a/1", "SyncGroup", 2, None), ("b/1", "SyncGroup", 3, None)]
+    said += [("a/1", "JoinGroup", 4, [{"topic": "orders"}]), ("a/1", "SyncGroup", 5, None)]
+    said += [("a/1", "JoinGroup", 6, []), ("a/1", "SyncGroup", 7, None)]
+    rows = [dict(zip(("instance", "call", "answered_us", "owned"), one, strict=True)) for one in said]
     assert assigned(rows) == ({"a/1": [2, 5, 7], "b/1": [3]}, {"a/1": [2, 7], "b/1": [3]})
 
 
@@ -1193,7 +1192,7 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
 def said(call, second, who="billing/1", assigned=None, owned=None, error=0, generation=1):
     topics = [None if n is None else [{"topic": "orders", "partitions": n}] for n in (assigned, owned)]
     row = {"instance": who, "group": "billing", "call": call, "asked_us": at(second), "answered_us": at(second) + 1}
-    return row | {"assigned": topics[0], "owned": topics[1], "error": error, "generation": generation}
+    return row | {"assigned": topics[0], "owned": topics[1], "error": error, "given_generation": generation}
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -340,7 +338,7 @@ def test_the_lanes_of_applications(spark, tmp_path):
     folder.mkdir(parents=True)
     times = pa.table({"first_at_us": pa.array([None, 1, BUCKET_US - 1, BUCKET_US, 7 * BUCKET_US], pa.int64())})
     pq.write_table(times, folder / "part-0.parquet")
-    write_lanes(spark, run, fake.resolved)
+    write_lanes(run, fake.resolved, "local[*]")
     series = {(r["series"], r["scope"], r["at_us"]): r["value"] for r in audit_rows(run, "app_series")}
     assert series == {
         **{("effects", "invoices", n * BUCKET_US): number for n, number in ((0, 2), (1, 1), (7, 1))},
@@ -365,18 +363,17 @@ def test_without_a_wire_ledger_the_lanes_have_effects_alone(spark, tmp_path):
         folder = run.audit / INPUTS / "invoices"
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
-        write_lanes(spark, run, fake.resolved)
+        write_lanes(run, fake.resolved, "local[*]")
         assert len(audit_rows(run, "app_series")) == effects and not audit_rows(run, "app_ownership")
 
 
 def test_an_effect_that_was_not_read_or_is_on_other_machines_has_no_lane(spark, tmp_path):
     fake = FakeRun(tmp_path, SCENARIO)
     run = fake.write().run
-    write_lanes(spark, run, fake.resolved)
+    write_lanes(run, fake.resolved, "local[*]")
     assert not audit_rows(run, "app_series"), "it has no table"
     folder = run.audit / INPUTS / "invoices"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
-    elsewhere: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"))
-    write_lanes(elsewhere, run, fake.resolved)
+    write_lanes(run, fake.resolved, "spark://elsewhere:7077")
     assert not audit_rows(run, "app_series")
