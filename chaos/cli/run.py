@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -16,6 +17,7 @@ from chaos.cli.output import View, print_campaign, print_result, print_timings
 if TYPE_CHECKING:
     from chaos.apps.trial import Asked
     from chaos.campaign.ab import Variants
+    from chaos.run.directory import Run
 
 
 RECORDING = "adding the run to the history"
@@ -86,12 +88,17 @@ def run(
     with View() as view:
         view.say(f"run directory: {prepared.path}")
         with recorded([prepared], runs_dir, view.problem, metrics):
-            code = drive_and_judge(prepared, view, spark_master)
+            code = drive_and_judge(prepared, view, spark_master, partial(_show, view, prepared, as_json))
             view.doing(RECORDING)
-    print_result(prepared, as_json)
     if timings:
         print_timings(prepared)
     raise typer.Exit(code)
+
+
+def _show(view: View, run: Run, as_json: bool) -> None:
+    """Print the verdict of a run between two lines of progress."""
+    with view.paused():
+        print_result(run, as_json)
 
 
 def _run_variants(planned: Variants, metrics: list[str] | None, as_json: bool) -> NoReturn:

@@ -195,8 +195,16 @@ class Lab:
         return ""
 
 
-def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: str | None = None) -> int:
-    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`."""
+def drive_and_judge(
+    run: Run,
+    listener: Callable[[Event], None],
+    spark_master: str | None = None,
+    on_verdict: Callable[[], None] | None = None,
+) -> int:
+    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`.
+
+    on_verdict: called as soon as there is one. Spark ends after that, and now and then it archives its classes then.
+    """
     events = EventLog(run, listener)
     try:
         stages.deploy(run, events, ProcessId.current())
@@ -209,6 +217,8 @@ def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: s
             if judgement.read_back:
                 stages.end_brokers(run, events)
             code = judge.wait(judgement)
+            if on_verdict is not None:
+                on_verdict()
             with events.stage("spark"):
                 judge.close()
             return code
