@@ -228,6 +228,13 @@ CAUSES: dict[str, Cause] = {
     ),
     "not_owner": Cause("an offset is committed past inputs that the committer did not fetch", _AFTER_WORK),
     "skipped": Cause("the application began behind it (auto.offset.reset, a seek, or a commit past it)", _POSITION),
+    "own_place": Cause(
+        "the application began behind it, at a place that no commit shows: its own, or the end (auto.offset.reset)",
+        {
+            "": "store the place after the work of a message is done, in one transaction with it if that can be; with "
+            "no place yet, begin at the first record (auto.offset.reset=earliest)"
+        },
+    ),
     "set_past": Cause(
         "a fault of the run set the offsets of its group past it, or deleted them",
         {"": "set offsets of a group only to where its work is done, or before that if the work is idempotent"},

@@ -87,7 +87,7 @@ class Seen:
     fetches, commits: in the order of time; of a member of a share group, what it acquired and accepted.
     returned: what it released or rejected, if a broker answered that (KIP-932). writes: the writes of its effects, one
     for each that was found. beyond: the first fetch of its partition from behind it. holder: the last fetch from its
-    partition before it was acknowledged.
+    partition before it was acknowledged. begins: the first fetch from behind it on each connection, in order.
     """
 
     fetches: list[Row] = field(default_factory=list)
@@ -96,6 +96,7 @@ class Seen:
     beyond: Row | None = None
     holder: Row | None = None
     returned: list[Row] = field(default_factory=list)
+    begins: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ class Wire:
             found[row.nth].commits += [one for one in of if one["type"] in (None, ACCEPT)]
             found[row.nth].returned += [one for one in of if one["type"] in (RELEASE, REJECT) and one["state"] == "ok"]
         for row in self._beyond().collect():
-            found[row.nth].beyond = row.first.asDict()
+            found[row.nth].begins.append(row.first.asDict())
         if any(row["kind"] == "late" for row in self._findings):
             for row in self._holders().collect():
                 found[row.nth].holder = row.last.asDict()
@@ -290,8 +291,9 @@ class Wire:
         for row in writes.collect() if writes is not None else ():
             found[row.nth].writes.append(row.last.asDict())
         for one in found:
-            for rows in (one.fetches, one.commits, one.returned, one.writes):
+            for rows in (one.fetches, one.commits, one.returned, one.writes, one.begins):
                 rows.sort(key=lambda r: r["answered_us"] or r["asked_us"])
+            one.beyond = next(iter(one.begins), None)
         return found
 
     def _fetches(self) -> DataFrame:
@@ -316,12 +318,14 @@ class Wire:
         return acquired.withColumns({"asked_us": F.col("answered_us"), "asked_offset": F.col("first_offset")})
 
     def _beyond(self) -> DataFrame:
-        """Return the first fetch from behind an input, or the first one at all of a share group that began there."""
+        """Return the first fetch from behind an input on each connection, or of a share group that began there."""
         behind = self._fetched().where("asked_offset > at and answered_us is not null")
         least = F.min("asked_offset").over(Window.partitionBy("nth"))
         begun = self._acquired().withColumn("least", least).where("least > at")
-        both = behind.select("nth", *FETCHED).unionByName(begun.select("nth", *FETCHED))
-        return both.groupBy("nth").agg(F.min(F.struct(*FETCHED)).alias("first"))
+        begun = begun.withColumn("connection", F.lit(None).cast("int"))
+        columns = ("nth", "connection", *FETCHED)
+        both = behind.select(*columns).unionByName(begun.select(*columns))
+        return both.groupBy("nth", "instance", "broker", "connection").agg(F.min(F.struct(*FETCHED)).alias("first"))
 
     def _holders(self) -> DataFrame:
         """Return the last fetch from the partition of an input before it was acknowledged."""

@@ -18,6 +18,8 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | not_owner                   | committed past by an instance that had not fetched it                     |
 |           | skipped                     | never fetched: committed past, or its partition was read from behind it |
 |           | set_past                    | before a commit past it, a fault set the offset of its group past it      |
+|           | own_place                   | fetched, never committed past, and after its end another incarnation read |
+|           |                             | on from behind it                                                         |
 |           | unread, unfinished          | never fetched; fetched, and never committed past                          |
 |           | left_off                    | the same, and no instance ran any more: the last ones ended by themselves |
 |           | keeps_ending                | the same, and each instance ended by itself three times in a row          |
@@ -72,7 +74,7 @@ from chaos.run.directory import Run
 from chaos.run.events import FAILED_TASK, read_events
 from chaos.scenario.resolve import Resolved
 from checks.effects.frames import Story, error, is_shared
-from checks.effects.seen import DELIVERIES, REJECT, Facts, Row, Seen, Wire, app_of, replaced_of
+from checks.effects.seen import DELIVERIES, REJECT, Facts, Life, Row, Seen, Wire, app_of, replaced_of
 from checks.effects.tables import BEHIND
 from checks.evidence import ledger_rows
 from checks.wire.tables import table_path
@@ -82,7 +84,9 @@ UNFETCHED = "its fetch is not seen on the wire"
 SUMMED: Row = {"kind": "input", "acked_us": None, "places": ()}
 """An input of a sum, as a finding of its own to look for."""
 TWICE = frozenset({"not_idempotent", "moved", "left_group", "repeated", "went_back", "set_back", "given_twice"})
-NEVER = frozenset({"commit_first", "skipped", "set_past", "unread", "not_owner", "unfinished", "task_failed"})
+NEVER = frozenset(
+    {"commit_first", "skipped", "set_past", "unread", "not_owner", "own_place", "unfinished", "task_failed"}
+)
 """Causes by which an input may be in a sum twice, or not at all."""
 MOST_WAYS = 20_000
 CHANGED = "a fault of the run had changed the answer with it"
@@ -303,6 +307,9 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
         if last.get("made"):
             return f"{CHANGED}, and no commit passed it", _altered(story.facts)
         end = story.end(last["instance"], last["answered_us"])
+        if end and (began := _own_place(story.facts, seen, fetches, end)):
+            story.fetch(began, f"{began['instance']} read on from offset {began['asked_offset']:,}")
+            return "no member fetched it again", "own_place"
         none = "nobody accepted it" if is_shared(last) else "no commit passed it"
         ending = "no member fetched it again" if end else none
         undone = "task_failed" if app_of(last["instance"]) in story.facts.failed_tasks else "unfinished"
@@ -341,6 +348,22 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
         return "it was not interrupted", "passed_over"
     story.end(instance, at_us)
     return "no member fetched it again", "commit_first_or_passed_over" if later else "commit_first"
+
+
+def _own_place(facts: Facts, seen: Seen, fetches: Sequence[Row], end: Life) -> Row | None:
+    """Return the first fetch from behind an input in an incarnation that never fetched it, after the end of another.
+
+    Without a commit past the input, its place is from elsewhere than the group.
+    """
+    if is_shared(fetches[-1]):
+        return None
+    for row in seen.begins:
+        life = facts.life(row["instance"], row["asked_us"])
+        if app_of(row["instance"]) != app_of(end.instance) or life is None or row["asked_us"] < (end.end_us or 0):
+            continue
+        if not any(facts.same(fetch, life, row["instance"]) for fetch in fetches):
+            return row
+    return None
 
 
 def _first_us(past: Row | None) -> float:

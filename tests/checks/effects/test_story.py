@@ -74,11 +74,14 @@ def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, 
     return Facts(lives or {}, sends, writes, left or {}, libraries, certain, {}, *groups)
 
 
-def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, returned=(), **more):
+def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, returned=(), begins=(), **more):
     """Return the story and its sentence."""
     row = finding(kind, **more)
     row |= tell(
-        row, Seen(list(fetches), list(commits), list(writes), beyond, holder, list(returned)), known, "invoices"
+        row,
+        Seen(list(fetches), list(commits), list(writes), beyond, holder, list(returned), list(begins)),
+        known,
+        "invoices",
     )
     return row, sentence(row, 0)
 
@@ -304,6 +307,8 @@ def test_a_sum_that_has_inputs_twice_shows_the_first_of_them():
     )
 
 
+READ_ON, LATER = fetch("billing/2", 12.4, 1060), fetch("billing/2", 14.2, 1060)
+OTHERS = {"billing/1": [Life("billing/1", 0)], "audit/1": [Life("audit/1", 0)]}
 FETCHED = [fetch("billing/2", 12.3)]
 PAST = [commit("billing/2", 12.4)]
 FURTHER = [*PAST, commit("billing/2", 12.45, 1099)]
@@ -410,6 +415,25 @@ WORKS = {"billing/2": [Life("billing/2", 0)]}
         ("skipped", facts(), {"beyond": fetch("billing/1", 14, 2010)}),
         ("unread", facts(), {}),
         ("unfinished", facts(KILLED), {"fetches": FETCHED}),
+        ("own_place", facts(KILLED), {"fetches": FETCHED, "begins": [READ_ON, LATER]}),
+        ("own_place", facts(KILLED | OTHERS), {"fetches": FETCHED, "begins": [fetch("billing/1", 14.2, 1060)]}),
+        ("unfinished", facts(KILLED), {"fetches": FETCHED, "begins": [READ_ON]}),  # in the same life
+        ("unfinished", facts(KILLED | OTHERS), {"fetches": FETCHED, "begins": [fetch("audit/1", 14.2, 1060)]}),
+        (
+            "unfinished",  # billing/1 has it, and goes on
+            facts(KILLED | OTHERS),
+            {"fetches": [fetch("billing/1", 12.2), *FETCHED], "begins": [fetch("billing/1", 14.2, 1060)]},
+        ),
+        (
+            "unfinished",  # nothing ended since the last fetch
+            facts(KILLED),
+            {"fetches": [*FETCHED, fetch("billing/2", 14.1)], "begins": [LATER]},
+        ),
+        (
+            "commit_first",
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": PAST, "begins": [LATER]},
+        ),
         (
             "unfinished",
             facts(),
@@ -466,6 +490,12 @@ def test_a_mirror_that_fetched_an_input_does_nothing_outside_of_topics(lives, el
     [
         (facts(), {"fetches": FETCHED}, "and no commit passed it"),
         (facts(KILLED), {"fetches": FETCHED}, "and no member fetched it again"),
+        (
+            facts(KILLED),
+            {"fetches": FETCHED, "begins": [LATER]},
+            "was killed at 12.5 s, billing/2 read on from offset 1,060 at 14.2 s, and no member fetched it again: the "
+            "application began behind it, at a place that no commit shows",
+        ),
         (facts(KILLED), {"fetches": [*FETCHED, fetch("billing/1", 13)]}, "fetched again by billing/1 at 13.0 s"),
         (
             facts(KILLED),

@@ -79,6 +79,7 @@ def test_what_was_fetched_and_acquired_of_an_input(wire_of):
             ),
             *(batch("often", 90, 110, asked_us=n, answered_us=n) for n in range(200, 200 + MANY + 2)),
             *(batch("beyond", 150, 160, asked_offset=n, answered_us=n) for n in (77, AT + 1)),
+            *(batch("beyond", 150, 160, asked_offset=n, answered_us=n) | {"connection": 2} for n in (170, 180)),
             batch("unanswered", 150, 160, asked_offset=150, answered_us=None, asked_us=1),
             batch("holder", 150, 160, asked_us=40, answered_us=ACKED),
             batch("former", 150, 160, asked_us=40, answered_us=ACKED - 1),
@@ -96,6 +97,9 @@ def test_what_was_fetched_and_acquired_of_an_input(wire_of):
     assert [(row["asked_offset"], row["made"]) for row in first.fetches if row["instance"] == "billing/share"] == [
         (AT, False)
     ]
+    begins = [("skips it", 75), ("beyond", AT + 1), ("beyond", 170)]
+    found = [(row["instance"].removeprefix("billing/"), row["answered_us"]) for row in first.begins]
+    assert [one for one in found if one[0] in ("skips it", "beyond")] == begins, "one of each connection"
     assert first.beyond["instance"] == "billing/skips it" and first.holder["instance"] == "billing/holder"
     assert [(row["instance"], row["made"]) for row in fourth.fetches] == [("billing/fourth", True)]
     assert (fourth.beyond, fourth.holder, nowhere.fetches, nowhere.holder) == (None, None, [], None)
