@@ -42,7 +42,7 @@ CONNECT_TIMEOUT_S = 3.0
 LATE_US = 1_000_000
 """Commits of the first and the last second of a tap may, by the clock of their broker, be from before or after it."""
 _EXPECTATIONS = TypeAdapter(list[Expectation])
-TASK_MODULES = ("checks.audit.engine.scan",)
+TASK_MODULES = ("checks.audit.engine.scan", "checks.wire.tables")
 
 
 def readback(run: Run, *, master: str | None = None, listener: Listener | None = None, spark: Any = None) -> None:
