@@ -44,6 +44,7 @@ from chaos.values.payloads import Payloads
 from chaos.wait import wait_until
 
 INPUTS = 20
+"""Inputs of the first round at least; one from each sample, up to `MOST_SAMPLES`."""
 MOST_SAMPLES = 100
 """Samples up to which the look counts what an input of each one leads to."""
 ROUNDS = 2
@@ -178,11 +179,13 @@ class _Look:
                 apps.stop_all()
                 return Seen(reads, group, self._asked.places, grouped=bool(groups))
             payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
-            ids = self._send(reads, payloads, INPUTS)
-            written = self._writes(apps, reads, INPUTS)
-            if payloads.number <= MOST_SAMPLES and _numbers_differ(written, ids):
-                ids += self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
-                written = self._writes(apps, reads, len(ids))
+            few = payloads.number <= MOST_SAMPLES
+            ids, others = self._send(reads, payloads, max(INPUTS, payloads.number) if few else INPUTS)
+            written = of_inputs(self._writes(apps, reads, len(ids)), ids, others)
+            if few and _numbers_differ(written, ids):
+                more, more_others = self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
+                ids, others = ids + more, others + more_others
+                written = of_inputs(self._writes(apps, reads, len(ids)), ids, others)
             apps.stop_all()
             seen = self._judged(reads, group, written, ids, payloads.number)
             return replace(seen, grouped=bool(groups))
@@ -238,20 +241,26 @@ class _Look:
         states = [state for group in groups if (state := self._kafka.group(group))]
         return {p.topic for state in states for member in state.members for p in member.partitions}
 
-    def _send(self, reads: Sequence[str], payloads: Payloads, number: int, first: int = 0) -> list[Id]:
-        """Send inputs to each of the topics, and return their ids. first: the number of inputs before them."""
+    def _send(self, reads: Sequence[str], payloads: Payloads, number: int, first: int = 0) -> tuple[list[Id], list[Id]]:
+        """Send inputs to each of the topics, and return the ids of those in the first topic, and in the others.
+
+        Each topic gets other ids, as in the scenario. first: the number of inputs before them.
+        """
         self._events.note(f"sending {number} inputs to {', '.join(reads)}, and waiting for what it writes")
         kind, token = payloads.id_type, run_token(self._run.run_id)
         assert kind is not None  # a value with an id has a type of ids
-        ids = [id_of(kind, token, "look/1", seq, 10**12 + seq) for seq in range(first, first + number)]
+        ids = [
+            [id_of(kind, token, f"look/{i}", seq, i * 10**12 + seq) for seq in range(first, first + number)]
+            for i, _ in enumerate(reads, 1)
+        ]
         producer = Producer({**self._settings, "linger.ms": 0})
-        for seq, one in enumerate(ids, first):
-            payload = payloads.make(seq, one, int(time.time() * 1000))
-            for topic in reads:
+        for seq, of_topics in enumerate(zip(*ids, strict=True), first):
+            for topic, one in zip(reads, of_topics, strict=True):
+                payload = payloads.make(seq, one, int(time.time() * 1000))
                 producer.produce(topic, payload.value, payload.key)
         if producer.flush(WRITE_S):
             raise ClientError(f"the inputs were not acknowledged within {WRITE_S:g} s")
-        return ids
+        return ids[0], [one for of_topic in ids[1:] for one in of_topic]
 
     def _writes(self, apps: Applications, reads: Sequence[str], inputs: int) -> dict[str, list[Message]]:
         """Wait until the application has written, and nothing more comes; return the records by topic.
@@ -283,6 +292,11 @@ class _Look:
             raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
         if not found:
             words = f"wrote to no topic within {WRITE_S:g} s after {inputs} inputs"
+            if len(reads) > 1:
+                words += (
+                    f" in each of {', '.join(reads)}; each topic got other ids at {self._asked.id}, so an application "
+                    "that joins them by it finds no pair: --id names another field"
+                )
             raise self._unseen(apps, words, "--writes TOPIC, or what it does elsewhere with --effect")
         return found
 
@@ -314,6 +328,7 @@ class _Look:
                 others[topic] = "no place in its records has the id of an input"
         if not writes:
             listed = "; ".join(f"{topic}: {why}" for topic, why in others.items())
+            listed = listed or f"all that it writes is for inputs of {', '.join(reads[1:])}; name that one first"
             raise UsageError(
                 f"{self._asked.app} writes to no topic that has records for each input ({listed}); name what it does "
                 "elsewhere with --effect, or write the scenario with --reads TOPIC --writes TOPIC, and change its "
@@ -340,6 +355,20 @@ def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:
     return min(
         whole, key=lambda place: (not place.startswith("$"), place.count(".") + place.count("["), place), default=None
     )
+
+
+def of_inputs(
+    written: Mapping[str, Sequence[Message]], ids: Sequence[Id], others: Sequence[Id]
+) -> dict[str, list[Message]]:
+    """Return the records of each topic without the records for inputs of other topics. ids: of the inputs."""
+    mine, strange = {str(one) for one in ids}, {str(one) for one in others}
+
+    def is_mine(record: Message) -> bool:
+        found = {value for _, value in _values(record)}
+        return bool(found & mine) or not found & strange
+
+    kept = {topic: [*filter(is_mine, records)] for topic, records in written.items()}
+    return {topic: records for topic, records in kept.items() if records}
 
 
 def per_sample(records: Sequence[Message], ids: Sequence[Id], samples: int) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from chaos.apps.trial import Asked, effect_words, scenario_of, write_scenario
-from chaos.drive.look import Seen, per_sample, place_of, proposed
+from chaos.drive.look import Seen, of_inputs, per_sample, place_of, proposed
 from chaos.scenario.load import parse
 from chaos.setup.effects import PerInput
 from tests.support.platform import chaos, left_running
@@ -67,6 +67,15 @@ def of(*ids):
 )
 def test_the_number_of_records_of_an_input_is_believed_if_each_input_of_its_sample_has_it(records, samples, per):
     assert per_sample(records, ["a", "b", "c", "d"], samples) == per
+
+
+def test_records_for_inputs_of_other_topics_do_not_count():
+    """Each topic gets other ids, as in the run that follows: what joins two topics by the id finds no pair there."""
+    own, other, none = of("a", "b", "?")
+    both = Record(b'{"left": "a", "right": "b"}')
+    written = {"joined": [other], "bills": [own, other, both, none]}
+    assert of_inputs(written, ["a"], ["b"]) == {"bills": [own, both, none]}
+    assert of_inputs(written, ["a"], []) == written
 
 
 def test_the_number_of_records_of_an_input_is_in_the_scenario(tmp_path):
