@@ -7,7 +7,7 @@ findings of each kind.
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,7 @@ from chaos.report.text import duration
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.run.result import EFFECT_KINDS
-from chaos.scenario.effect_rules import input_topic, samples_of
+from chaos.scenario.effect_rules import input_topic, producers_with_ids, samples_of
 from chaos.scenario.expect import EffectBound
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect, PerInput
@@ -249,7 +249,8 @@ class _Singles(_Judged):
 
     def _judged(self) -> DataFrame:
         """Return inputs and effects side by side; an effect of this run without an input has a row too."""
-        inputs, own, n = self._inputs(), self.rows.where(F.col("origin") == OWN), self._due()
+        others = F.split("producer", "/").getItem(0).isin(self._others())
+        inputs, own, n = self._inputs(), self.rows.where((F.col("origin") == OWN) & ~others), self._due()
         wrong = F.lit(False)
         if self.effect.equals:
             own = own.join(inputs.select(*KEY, "expected"), KEY, "left")
@@ -283,6 +284,15 @@ class _Singles(_Judged):
         strangers = strangers.agg(F.count("*").alias("effects"), F.min("at_us").alias("first_at_us"))
         strangers = strangers.withColumns({"state": F.lit("stranger"), "wrong": F.lit(0).cast("long")})
         return self._judge(joined.unionByName(strangers, allowMissingColumns=True))
+
+    def _others(self) -> list[str]:
+        """Return the producers of other inputs, if their effects may be here too, as none is said to be elsewhere."""
+        scenario, here = self.tables.resolved.scenario, (self.effect.cluster, self.effect.topic)
+        places = defaultdict[str, set[tuple[str, str | None]]](set)
+        for effect in scenario.effects:
+            places[input_topic(scenario, effect)].add((effect.cluster, effect.topic))
+        others = [p for p in producers_with_ids(scenario) if self.topic not in p.inputs and not self.effect.copied]
+        return [p.name for p in others if any(not places[name] or here in places[name] for name in p.inputs)]
 
     def _due(self) -> Column:
         """Return how many effects an input must have, by its seq."""

@@ -35,6 +35,32 @@ def test_an_acknowledged_input_without_an_effect_is_missing(spark, story):
     assert words(s, "missing") == [f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has no invoices"]
 
 
+TWO = (
+    SCENARIO.replace("{{name: invoices}}]", "{{name: invoices}}, {{name: users}}, {{name: mails}}]")
+    .replace("{{id}}'}}}}]", "{{id}}'}}}}, {{name: web, topic: users, records: 9, value: {{template: '{{id}}'}}}}]")
+    .replace("{{name: invoices, {effect}}}", "{{name: invoices, of: orders, {effect}}}MORE")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "unexpected"),
+    [
+        ("", 0),  # nothing says where effects of users are
+        (", {{name: both, of: users, topic: invoices, id: $.order_id}}", 0),
+        (", {{name: mails, of: users, topic: mails, id: $.order_id}}", 1),  # there, and so not here
+    ],
+)
+def test_an_effect_of_an_input_of_another_topic_is_unexpected_only_if_it_belongs_elsewhere(
+    spark, story, more, unexpected
+):
+    s = story(scenario=TWO.replace("MORE", more))
+    s.input(0, client="web/1", topic="users", copies=0)
+    for seq in range(3):
+        s.effect(seq)
+    s.effect(s.id(0, "web/1"), at=1)
+    assert s.judge(spark) == CLEAN | {"unexpected": unexpected}
+
+
 AT_DR = SCENARIO.replace("orders, partitions: 2}}", "orders, partitions: 2, cluster: dr}}")
 ELSEWHERE = f"{AT_DR}clusters: {{{{dr: {{{{}}}}}}}}\n"
 
