@@ -262,7 +262,7 @@ class Wire:
         synced, begun = assigned(sorted(joins, key=lambda row: row["answered_us"]))
         return Facts(
             lives_of(apps, min((e["at_us"] for e in stages), default=None)),
-            _grouped(_failed(produced).collect(), "topic", "instance"),
+            _grouped((row.asDict() for row in _failed(produced).collect()), "topic", "instance"),
             {row.topic: frozenset(row.who) for row in writers},
             {name: rows for (name,), rows in _grouped(left, "instance").items()},
             {name: announced(rows) for name, rows in said.items()},
@@ -424,10 +424,10 @@ def _failed(produced: DataFrame) -> DataFrame:
     return attempts.where("others = 0").select("topic", "partition", "instance", "last.*").orderBy("asked_us")
 
 
-def _grouped(rows: Iterable[Any], *names: str) -> dict[Any, list[Row]]:
+def _grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
     found: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
-        found[tuple(row[name] for name in names)].append(row if isinstance(row, dict) else row.asDict())
+        found[tuple(row[name] for name in names)].append(row)
     return found
 
 

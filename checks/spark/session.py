@@ -77,7 +77,7 @@ def spark_session(master: str | None = None, task_modules: Sequence[str] = ()) -
     with _utf8_locale():
         spark = _start(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
-    _keep_classes(spark)
+    _resolve_once(spark)
     if archive.makes:
         atexit.register(_keep, archive, spark)
         _making.append(archive)
@@ -143,7 +143,7 @@ def _start(builder: SparkSession.Builder, master: str) -> SparkSession:
         ) from e
 
 
-def _keep_classes(spark: SparkSession) -> None:
+def _resolve_once(spark: SparkSession) -> None:
     """Keep the classes that PySpark asks for by their short names each time that it makes a column.
 
     Each time, Py4J tries all packages that were imported, and the JVM looks for such classes in each jar: 8 % of the

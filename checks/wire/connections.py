@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -32,14 +33,17 @@ class Connections:
     ) -> None:
         """raw: the tables of the decoder. names: of topics by their ids.
 
-        speakers: who spoke on each connection, where all came to one front, as those of a tap.
+        speakers: who spoke on each connection, where all came to one front, as with a tap.
         """
         self._raw, self._speakers = raw, speakers
         self._ids, self._topics = (pa.array([*texts], pa.string()) for texts in (names, names.values()))
-        self._places = self.connections().select(["connection", "instance", "broker"])
 
     def connections(self) -> pa.Table:
         """Return the connections."""
+        return self._connections
+
+    @cached_property
+    def _connections(self) -> pa.Table:
         raw = self._raw["connections"].select(["connection", "seen_us", "event", "content"]).to_pandas()
         raw = raw.join(pd.DataFrame([json.loads(content) for content in raw["content"]], raw.index, [*_CONTENT]))
         opened, closed = raw[raw["event"] == "accepted"], raw[raw["event"] == "closed"]
@@ -138,8 +142,8 @@ class Connections:
         )
 
     def _placed(self, rows: pa.Table) -> pa.Table:
-        at = pc.index_in(rows["connection"], self._places["connection"].combine_chunks())
-        joined = _beside(rows, self._places.drop_columns(["connection"]).take(at))
+        at = pc.index_in(rows["connection"], self._connections["connection"].combine_chunks())
+        joined = _beside(rows, self._connections.select(["instance", "broker"]).take(at))
         return joined.select([*_WHERE, *(name for name in joined.column_names if name not in _WHERE)])
 
     def _joined(self, requests: str, answers: str) -> pa.Table:
