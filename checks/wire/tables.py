@@ -8,8 +8,8 @@ and batches (the client's or the broker's clock) and for durations (`session_us`
 is Kafka's code, 0 for none, null without an answer. `topic` is resolved from the id, if an answer to Metadata named it,
 and null if none did.
 
-Spark decodes the segments once, brings the rows of a connection together, and gives them to `Connections`, which joins
-them and writes a part of each table.
+Spark looks through the segments for the names of topics, then decodes them once, brings the rows of a connection
+together, and gives them to `Connections`, which joins them: each task writes a part of each table.
 
 | table        | one row per                                                                                           |
 |--------------|-------------------------------------------------------------------------------------------------------|
