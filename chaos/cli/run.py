@@ -207,7 +207,7 @@ def init(
 ) -> None:
     """Write the scenario of `test` for an application into a file with comments, to change and to `run`.
 
-    Without --reads or --writes, a first run of some seconds shows them. Nothing is broken.
+    Without --reads or --writes, a first run of some seconds shows them, and where the id is. Nothing is broken.
     """
     from chaos.apps.trial import remarks, scenario_of, write_scenario
     from chaos.errors import UsageError
@@ -250,9 +250,10 @@ def test(
 ) -> None:
     """Run an application, unmodified, break its cluster and itself, and say which inputs it lost or processed twice.
 
-    Without --reads or --writes, a first run of some seconds shows them. The scenario is written as a file that `run`
-    takes: brokers, traffic from the samples with another id in each input, the instances of the application, and the
-    crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance, and a slow link.
+    Without --reads or --writes, a first run of some seconds shows them, and where the id is. The scenario is written as
+    a file that `run` takes: brokers, traffic from the samples with another id in each input, the instances of the
+    application, and the crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance,
+    and a slow link.
     """
     from chaos.apps.trial import check_faults, free, remarks, scenario_of, write_scenario
 
@@ -361,9 +362,11 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         found = proposed(asked, seen)
         view.say(f"reads: {', '.join(found.reads)}{f', as group {found.group}' if found.group else ''}")
         for topic in found.writes:
-            view.say(f"effect: {effect_words(found, topic)}")
+            but = f", because --writes names it; in the first run: {why}" if (why := seen.others.get(topic)) else ""
+            view.say(f"effect: {effect_words(found, topic)}{but}")
         for topic, why in seen.others.items():
-            view.say(f"no effect: {topic}, {why}; name it with --writes if each input has to have one")
+            if topic not in found.writes:
+                view.say(f"no effect: {topic}, {why}; name it with --writes if each input has to have one")
     return found
 
 

@@ -60,6 +60,11 @@ MOST_WRITE_S = 120.0
 """Time after which the look no longer waits for a slow application."""
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
+COMMITTED_S = 6.0
+"""Time without anything new after which writing is complete once its group has committed all inputs.
+
+A client that commits by itself does so every 5 s, and may do so before the work on an input is done.
+"""
 MOST_RESTARTS = 3
 """An application that ends because a topic is missing finds it at the first or second restart."""
 
@@ -175,20 +180,30 @@ class _Look:
             reads, groups = self._reads(apps)
             group = groups[0] if len(groups) == 1 else None
             self._events.note(f"{name} reads {', '.join(reads)}{f' as group {group}' if group else ''}")
-            if self._asked.writes or self._asked.effects:
+            if self._asked.effects and not self._asked.writes:
                 apps.stop_all()
                 return Seen(reads, group, self._asked.places, grouped=bool(groups))
-            payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
-            few = payloads.number <= MOST_SAMPLES
-            ids, others = self._send(reads, payloads, max(INPUTS, payloads.number) if few else INPUTS)
-            written = of_inputs(self._writes(apps, reads, len(ids)), ids, others)
-            if few and _numbers_differ(written, ids):
-                more, more_others = self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
-                ids, others = ids + more, others + more_others
-                written = of_inputs(self._writes(apps, reads, len(ids)), ids, others)
+            try:
+                seen = self._effects(apps, reads, groups)
+            except UsageError as e:
+                if not self._asked.writes:
+                    raise
+                self._events.note(f"{e}; what --writes names is believed")  # the run shows whether it is so
+                seen = Seen(reads, None)
             apps.stop_all()
-            seen = self._judged(reads, group, written, ids, payloads.number)
-            return replace(seen, grouped=bool(groups))
+            return replace(seen, group=group, grouped=bool(groups))
+
+    def _effects(self, apps: Applications, reads: tuple[str, ...], groups: Sequence[str]) -> Seen:
+        """Send inputs, and say what the application writes for them. Raises `UsageError` if that has no rule."""
+        payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
+        few = payloads.number <= MOST_SAMPLES
+        ids, others = self._send(reads, payloads, max(INPUTS, payloads.number) if few else INPUTS)
+        written = of_inputs(self._writes(apps, reads, groups, len(ids)), ids, others)
+        if few and _numbers_differ(written, ids):
+            more, more_others = self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
+            ids, others = ids + more, others + more_others
+            written = of_inputs(self._writes(apps, reads, groups, len(ids)), ids, others)
+        return self._judged(reads, written, ids, payloads.number)
 
     def _start(self, apps: Applications) -> None:
         """Start the application. It may end when a topic does not exist yet; then it is started again."""
@@ -262,7 +277,9 @@ class _Look:
             raise ClientError(f"the inputs were not acknowledged within {WRITE_S:g} s")
         return ids[0], [one for of_topic in ids[1:] for one in of_topic]
 
-    def _writes(self, apps: Applications, reads: Sequence[str], inputs: int) -> dict[str, list[Message]]:
+    def _writes(
+        self, apps: Applications, reads: Sequence[str], groups: Sequence[str], inputs: int
+    ) -> dict[str, list[Message]]:
         """Wait until the application has written, and nothing more comes; return the records by topic.
 
         inputs: how many were sent in all.
@@ -281,8 +298,12 @@ class _Look:
             found = {topic: records_of(self._settings, topic, WRITE_S) for topic in self._written(reads)}
             if sizes(found) != before:
                 changed = time.monotonic()
-            whole = any(n >= inputs for n in sizes(found).values())
-            return time.monotonic() - changed > (QUIET_S if whole else WRITE_S)
+            quiet = time.monotonic() - changed
+            if any(n >= inputs for n in sizes(found).values()):
+                return quiet > QUIET_S
+            return quiet > WRITE_S or (
+                bool(found) and quiet > COMMITTED_S and all_committed(self._kafka, reads, groups)
+            )
 
         try:
             wait_until(complete, MOST_WRITE_S, "", every_s=0.5)
@@ -304,9 +325,8 @@ class _Look:
         return {topic for topic in self._wire.produced - {*reads} if not _is_internal(topic)}
 
     def _judged(
-        self, reads: tuple[str, ...], group: str | None, written: Mapping[str, list[Message]], ids: Sequence[Id],
-        samples: int,
-    ) -> Seen:  # fmt: skip
+        self, reads: tuple[str, ...], written: Mapping[str, list[Message]], ids: Sequence[Id], samples: int
+    ) -> Seen:
         """Say which of the written topics have records for inputs, where the id is there, and how many an input has."""
         writes: dict[str, str] = {}
         per: dict[str, tuple[int, ...]] = {}
@@ -334,7 +354,7 @@ class _Look:
                 "elsewhere with --effect, or write the scenario with --reads TOPIC --writes TOPIC, and change its "
                 "`effects`: `format` says how records are read, and `aggregate` compares sums of several inputs"
             )
-        return Seen(reads, group, writes, per, others)
+        return Seen(reads, None, writes, per, others)
 
     def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:
         (instance,) = apps.of(self._asked.app)
@@ -343,6 +363,15 @@ class _Look:
             said = f"; it was started {instance.restarts + 1} times, because {instance.describe_exit()}"
         past = "".join(f"; {problem}" for problem in apps.strangers())
         return UsageError(f"{self._asked.app} {what}{past}{said}; see {instance.log}, and name it with {option}")
+
+
+def all_committed(kafka: Kafka, reads: Sequence[str], groups: Sequence[str]) -> bool:
+    """Return whether one of the groups has committed the ends of all topics that are read."""
+    metadata = kafka.metadata()
+    ends = kafka.end_offsets(p for p in metadata.partitions if p.topic in reads) if metadata else {}
+    ends = {partition: end for partition, end in ends.items() if end}
+    committed = [kafka.done(group, ends) or {} for group in groups]
+    return bool(ends) and any(all(of.get(p, -1) >= end for p, end in ends.items()) for of in committed)
 
 
 def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from chaos.apps.trial import Asked, effect_words, scenario_of, write_scenario
-from chaos.drive.look import Seen, of_inputs, per_sample, place_of, proposed
+from chaos.drive.look import Seen, all_committed, of_inputs, per_sample, place_of, proposed
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.setup.effects import PerInput
 from tests.support.platform import chaos, left_running
@@ -159,3 +161,76 @@ def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path):
     assert left_running(runs) == [] and not list(runs.glob("look-*"))
     again = chaos("init", *asked, "--", "x")
     assert again.code == 2 and f"{save} exists" in again.err
+
+
+FILTER = """
+import json, os
+from confluent_kafka import Consumer, Producer
+
+address = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}
+consumer = Consumer({**address, "group.id": "filter", "auto.offset.reset": "earliest"})
+producer = Producer(address)
+consumer.subscribe(["orders"])
+while True:
+    for message in consumer.consume(10, 0.1):
+        if message.error():
+            raise SystemExit(message.error())
+        order = json.loads(message.value())
+        if order["amount"] > 10:
+            producer.produce("large", json.dumps({"of": order["order_id"]}))
+        producer.produce("totals", json.dumps({"last": order["amount"]}))
+    producer.flush()
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.landing
+def test_a_topic_that_the_user_names_is_counted_too(tmp_path):
+    (tmp_path / "service.py").write_text(FILTER)
+    (tmp_path / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 40}\n')
+    save, runs = tmp_path / "mine.yaml", tmp_path / "runs"
+    asked = ["--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs]
+    named = ["--writes", "large", "--writes", "totals"]
+    ended = chaos("init", *asked, *named, "--", sys.executable, tmp_path / "service.py")
+    assert ended.code == 0, ended.err
+    effects = yaml.safe_load(save.read_text())["effects"]
+    assert [(effect["topic"], effect["id"], effect.get("per")) for effect in effects] == [
+        ("large", "$.of", {"samples": [0, 1]}),
+        ("totals", "$.order_id", None),
+    ]
+    assert "because --writes names it; in the first run: no place in its records has the id of an input" in ended.err
+
+
+class _Offsets:
+    """A cluster with two partitions of `orders`, and one of another topic."""
+
+    def __init__(self, ends, done):
+        self._ends = {TopicPartition("orders", number): end for number, end in enumerate(ends)}
+        self._done = {group: dict(zip(self._ends, offsets, strict=True)) for group, offsets in done.items()}
+
+    def metadata(self):
+        return SimpleNamespace(partitions={*self._ends, TopicPartition("invoices", 0)})
+
+    def end_offsets(self, partitions):
+        return {partition: self._ends[partition] for partition in partitions}
+
+    def done(self, group, partitions):
+        known = self._done.get(group)
+        return known and {p: known[p] for p in partitions if known[p] is not None}
+
+
+@pytest.mark.parametrize(
+    ("ends", "done", "committed"),
+    [
+        ((12, 8), {"billing": (12, 8)}, True),
+        ((12, 8), {"billing": (12, 7)}, False),
+        ((12, 8), {"billing": (12, None)}, False),
+        ((20, 0), {"billing": (20, None)}, True),  # a partition without an input has nothing to commit
+        ((0, 0), {"billing": (None, None)}, False),
+        ((12, 8), {"other": (None, None), "billing": (12, 8)}, True),
+        ((12, 8), {}, False),
+    ],
+)
+def test_writing_is_complete_early_only_once_a_group_has_committed_every_input(ends, done, committed):
+    groups = [*done] or ["unknown"]
+    assert all_committed(_Offsets(ends, done), ["orders"], groups) is committed
