@@ -52,23 +52,23 @@ lint: setup-dev ## ruff and mypy
 	$(BIN)/mypy
 
 # An empty variable is none: pytest keeps what it compiled, and the next lane collects its tests in half the time.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --durations 30
+# Tests that wait for programs leave one of two cores idle, so a third worker uses it.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30
 
 test-quick: setup-dev ## the quick lane: no broker, no Airflow, no container, no browser, little Spark
-	$(PYTEST) -n 2 -m "not (kafka or airflow or spark or spark_cluster or browser or docker or histories or landing or nightly)"
+	$(PYTEST) -m "not (kafka or airflow or spark or spark_cluster or browser or docker or slow or landing or nightly)"
 
 test: ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
 	@$(MAKE) --no-print-directory -j 2 lint standard
 
 standard: setup-dev
-	$(PYTEST) -n 2 -m "not landing and not nightly"
+	$(PYTEST) -m "not landing and not nightly"
 
-# Whole systems that start and wait leave a core idle, so a third worker uses it.
 test-landing: setup-dev ## beside it, before each landing: whole systems, other runtimes, and long runs
-	$(PYTEST) -n 3 -m "landing and not nightly"
+	$(PYTEST) -m "landing and not nightly"
 
 test-all: lint ## the nightly lane: the whole catalogue too, and each behaviour on other releases and drivers
-	AUDIT_HISTORIES=4000 $(PYTEST) -n 3
+	AUDIT_HISTORIES=4000 $(PYTEST)
 
 bench: setup-dev ## measure: cluster start, runs, clients with and without a ledger
 	$(BIN)/python -m tests.bench

@@ -136,6 +136,7 @@ def test_a_look_at_the_history_loads_no_scenario():
     assert {"chaos.scenario.model", "chaos.faults"} & set(loaded.split()) == set()
 
 
+@pytest.mark.slow
 def test_a_process_without_a_main_file_survives_the_import_of_great_expectations():
     """PySpark ends such a process, with exit code 0, if packages of its extra `connect` are missing."""
     asked = "import checks.expectations.validate; print('survived')"

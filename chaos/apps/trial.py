@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from chaos.effects.before import warnings
 from chaos.errors import UsageError
+from chaos.kafka.settings import FOR_SHORT_RUNS
 from chaos.setup.effects import Effect
 from chaos.setup.names import nearest
 
@@ -168,6 +169,7 @@ def scenario_of(asked: Asked) -> dict[str, Any]:
     return {
         "title": f"{asked.app} loses and doubles nothing",
         "description": f"Made by `test`: {' '.join(asked.command)}",
+        "cluster": {"config": dict(FOR_SHORT_RUNS)},
         "topics": _topics(asked, PARTITIONS, REPLICAS),
         "producers": [
             {
@@ -404,6 +406,8 @@ def _target(asked: Asked, fault: str) -> dict[str, str]:
 
 
 COMMENTS = {
+    "cluster": "A lost broker is noticed after 4 s in place of 9 s, so that the run is short; without `config`, brokers\n"
+    "# have Kafka's defaults.",
     "topics": "The topics, with partitions and replicas as in your own cluster.",
     "producers": "The traffic: the samples in turn, each with an id of its own, until the last fault is healed.",
     "apps": "The application as it is. {bootstrap} is the address for one instance; {instance}, {port}, {data} … are\n"

@@ -7,6 +7,16 @@ from collections.abc import Iterator
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]
 
+FOR_SHORT_RUNS: Config = {
+    "broker.session.timeout.ms": 4000,
+    "broker.heartbeat.interval.ms": 500,
+    "group.initial.rebalance.delay.ms": 200,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.num.partitions": 5,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 2000,
+}
+"""Settings of the brokers that make runs short. The promises do not depend on them."""
+
 BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",

@@ -21,6 +21,8 @@ from checks import __main__ as entry
 from checks import pipeline
 from tests.support.fake_runs import FakeRun
 
+pytestmark = pytest.mark.slow
+
 
 def checks(*args: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "COLUMNS": "200"}

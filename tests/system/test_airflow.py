@@ -243,6 +243,7 @@ def run_dag(name, airflow, **conf):
     return subprocess.run(argv, cwd=conf["runs_dir"], env=airflow, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.landing
 @pytest.mark.kafka
 def test_a_dag_whose_contract_is_broken_is_not_green(airflow, small, tmp_path):
     env = {**airflow, "AFTERSHOCK_SCENARIOS": str(small.parent)}

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.platform import chaos, left_running
 
+pytestmark = pytest.mark.slow
+
 RF_TOO_HIGH = """
 title: impossible
 cluster: {brokers: 2}

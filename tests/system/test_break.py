@@ -62,6 +62,7 @@ def test_a_leader_is_killed_by_its_address_and_comes_back(up: Run, tmp_path: Pat
     assert addresses == set(bootstrap.split(","))
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize(
     "end",
     [

@@ -30,18 +30,9 @@ from chaos.guarantees.facts import (
 )
 from chaos.guarantees.names import LABELS, known
 from chaos.guarantees.values import PLACEHOLDER, Facts, Problems, Setting, Settings
-from chaos.kafka.settings import Config, Scalar
+from chaos.kafka.settings import FOR_SHORT_RUNS, Config, Scalar
 
 Raw = dict[str, Any]
-SPEED: Config = {
-    "broker.session.timeout.ms": 4000,
-    "broker.heartbeat.interval.ms": 500,
-    "group.initial.rebalance.delay.ms": 200,
-    "offsets.topic.num.partitions": 5,
-    "transaction.state.log.num.partitions": 5,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 2000,
-}
-"""Settings of the brokers that make runs short. The promises do not depend on them."""
 SHORT_MS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1500, "max.poll.interval.ms": 6000}
 """Times of a member of a group, at most. Kafka's defaults are between 3 s and 5 min."""
 KIP_848 = {"group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000}
@@ -172,7 +163,14 @@ def topic_config(settings: Settings, notes: Notes) -> Config:
 
 def cluster(part: ClusterPart, notes: Notes) -> Raw:
     """Return the cluster of the runs: the settings on which promises depend, and settings that make runs short."""
-    read = {*CLUSTER, *BROKER_NAMES.values(), *RETENTION, "message.max.bytes", "replica.lag.time.max.ms", *SPEED}
+    read = {
+        *CLUSTER,
+        *BROKER_NAMES.values(),
+        *RETENTION,
+        "message.max.bytes",
+        "replica.lag.time.max.ms",
+        *FOR_SHORT_RUNS,
+    }
     config: Config = {}
     for name, given in part.settings.items():
         if name in read and not PLACEHOLDER.search(given.value):
@@ -183,7 +181,7 @@ def cluster(part: ClusterPart, notes: Notes) -> Raw:
     for name, given in part.internal.items():
         if name in CLUSTER:
             config[name] = value_of(given.value)
-    for name, value in SPEED.items():
+    for name, value in FOR_SHORT_RUNS.items():
         if name not in config:
             config[name] = value
             notes.changed.append(f"{name}={value}")

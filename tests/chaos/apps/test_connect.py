@@ -11,6 +11,8 @@ from chaos.errors import ClientError
 from chaos.setup.apps import App
 from tests.support.connect import Worker
 
+pytestmark = pytest.mark.slow
+
 CONNECTORS = {"printed": {"connector.class": "org.example.Sink", "topics": "orders", "file": "{data}/out"}}
 TRACE = (
     "org.apache.kafka.connect.errors.ConnectException: no\n\tat x\nCaused by: java.io.IOException: disk full\n\tat y\n"

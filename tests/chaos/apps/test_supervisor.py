@@ -26,6 +26,8 @@ from chaos.setup.model import Capture
 from tests.support.apps import DEAF, TIMEOUT_S, Started, eventually
 from tests.support.engines import needs_engine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def started(tmp_path):

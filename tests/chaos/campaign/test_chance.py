@@ -24,6 +24,8 @@ from chaos.run.result import FaultOutcome, Result
 from chaos.scenario.load import of_mapping
 from chaos.setup.triggers import Target
 
+pytestmark = pytest.mark.slow
+
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
 JOIN = Moment("billing", "JoinGroup request", "LeaveGroup response", 1)
 FETCH = Moment("billing", "Fetch request", "OffsetCommit response", 80)

@@ -19,6 +19,8 @@ from chaos.wait import wait_until
 from checks.effects.read import CallPart
 from tests.support.fake_runs import FakeRun
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """
 title: Billing
 topics: [{name: orders}, {name: invoices}]

@@ -18,6 +18,8 @@ from chaos.setup.triggers import Trigger
 from tests.chaos.faults.test_wire import Proxy
 from tests.support.apps import DEAF, TIMEOUT_S, Started, eventually
 
+pytestmark = pytest.mark.slow
+
 NOW = {"at": "1s"}
 
 

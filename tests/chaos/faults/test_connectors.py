@@ -12,6 +12,8 @@ from chaos.faults.base import World
 from chaos.scenario.load import of_mapping
 from tests.support.connect import Worker
 
+pytestmark = pytest.mark.slow
+
 CONFIG = {"name": "printed", "tasks.max": "1"}
 RESTART = "POST /connectors/printed/restart?includeTasks=true&onlyFailed=false"
 SINK = {"connector.class": "org.example.Sink", "topics": "orders"}

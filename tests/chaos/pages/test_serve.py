@@ -15,6 +15,8 @@ from chaos.wait import wait_until
 from tests.chaos.pages.conftest import Folder
 from tests.support.platform import chaos, start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_on_a_free_port_until_a_signal_and_answers_to_its_own_name_only(

@@ -16,6 +16,8 @@ from chaos.install.cache import silent
 from chaos.preload import libraries
 from chaos.preload.libraries import RIGHT, Skew
 
+pytestmark = pytest.mark.slow
+
 NEAR_S = 5.0
 """Delay of a loaded machine; all shifts here are far greater."""
 SHOW = """

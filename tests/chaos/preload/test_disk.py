@@ -14,6 +14,8 @@ from chaos.preload import libraries, meter
 from chaos.preload.libraries import FAST, Delayed, Delays, Skew
 from chaos.preload.meter import Meter, Reading
 
+pytestmark = pytest.mark.slow
+
 DELAY_S = 0.3
 FAST_S = 0.25
 """Maximum time of an operation that is not delayed, on a loaded machine; it takes microseconds."""

@@ -9,6 +9,8 @@ import pytest
 from chaos.relay.pipe import QUEUE_BYTES
 from chaos.relay.server import Server
 
+pytestmark = pytest.mark.slow
+
 FETCH = 1
 
 

@@ -12,6 +12,8 @@ import uvloop
 from chaos.relay import capture
 from chaos.relay.server import serve
 
+pytestmark = pytest.mark.slow
+
 BROKER = ("127.0.0.1", 1)
 LISTENERS = {"proxy": ("clients",), "switch": ("clients", "peers", "quorum")}
 

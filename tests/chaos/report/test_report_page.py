@@ -122,6 +122,7 @@ def test_an_aborted_run_names_missing_tables_and_the_remedy(runs: dict[str, Any]
         assert words in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["series", "latency", "ownership", "anomalies", "cluster", "faults", "lifecycle"])
 def test_any_table_may_be_missing_or_damaged(gone: str, tmp_path: Path) -> None:
     run, result, resolved = synthetic.failed_run(tmp_path)
@@ -208,6 +209,7 @@ def hostile(directory: Path) -> tuple[Run, Result, Resolved]:
     return run, result, resolved
 
 
+@pytest.mark.slow
 def test_a_huge_run_fits_a_page(tmp_path: Path) -> None:
     run, result, resolved = crowded_run(tmp_path)
     path = write_report(run, result, resolved)

@@ -31,6 +31,7 @@ def check_fits(text: str) -> None:
     assert text.count("<details>") == text.count("</details>")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("character", ["x", "é", "\U0001f600"])
 @pytest.mark.parametrize("notes", [1, 2000])
 def test_a_huge_gate_fits_and_begins_with_its_verdict(character: str, notes: int) -> None:

@@ -12,6 +12,8 @@ import pytest
 from chaos.errors import ScenarioError
 from chaos.testing.control import Control, Steps
 
+pytestmark = pytest.mark.slow
+
 
 class Client:
     def __init__(self, path):

@@ -44,6 +44,7 @@ def tables(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
     return {table: read_audit(run, table) for table in ("summary", "anomalies", "counts", "undecided")}
 
 
+@pytest.mark.slow
 def test_what_a_wrong_clock_let_retention_delete_is_lost_where_it_was_not_due(tables: Any) -> None:
     (lost,) = [a for a in tables["anomalies"] if a["check"] == "lost_write"]
     assert lost["scope"] == "kept-for-an-hour"

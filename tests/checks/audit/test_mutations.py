@@ -29,7 +29,7 @@ from tests.checks.audit.histories import JUDGED, History, by_audit, by_oracle, d
 from tests.checks.audit.mutations import CHANGES, Change, mutants
 from tests.checks.audit.oracle import Judgement, Row
 
-pytestmark = pytest.mark.histories
+pytestmark = pytest.mark.slow
 
 ALIKE = 3
 """Most mutants of a change that mean the same, in the standard lane."""

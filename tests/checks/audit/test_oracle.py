@@ -46,7 +46,7 @@ def test_generated_histories_break_every_rule() -> None:
     assert meant["clean"] > 30
 
 
-@pytest.mark.histories
+@pytest.mark.slow
 @pytest.mark.timeout(max(600, HISTORIES))
 def test_the_audit_counts_what_the_oracle_counts(spark: Any) -> None:
     plans = planned(HISTORIES, SEED)

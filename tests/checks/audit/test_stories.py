@@ -64,6 +64,7 @@ def meant(stories: dict[str, Story]) -> Meant:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ANOMALIES)
 def test_a_rule_examines_where_it_applies(check: str, meant: Meant, audited: Audited) -> None:
     """In each story, the audit has the scopes of the scenario, and examines there what the oracle judges.

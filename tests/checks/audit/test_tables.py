@@ -114,6 +114,7 @@ def tables(spark: Any, by_name: dict[str, Story], tmp_path_factory: pytest.TempP
     return {table: read_audit(run, table) for table in AUDIT_TABLES}
 
 
+@pytest.mark.slow
 def test_one_task_finds_what_several_find(
     spark: Any, by_name: dict[str, Story], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from checks.effects.findings import sentence
 from tests.checks.effects.story import Story
 from tests.support.fake_runs import T0
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.landing]
 
 CLEAN = {"missing": 0, "duplicate": 0, "unexpected": 0}
 

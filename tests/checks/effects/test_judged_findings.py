@@ -12,7 +12,7 @@ from checks.evidence import audit_rows
 from tests.checks.effects.story import SCENARIO, TOPIC, Story
 from tests.support.fake_runs import SECOND, T0
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.landing]
 
 NUMBERS = SCENARIO.replace("{{id}}", "{{id:number}}")
 

@@ -8,7 +8,7 @@ from checks.effects import judge
 from tests.checks.effects.story import COMPACTED, transaction, words
 from tests.support.fake_runs import SECOND, T0
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.landing]
 
 
 @pytest.fixture

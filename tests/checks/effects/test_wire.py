@@ -18,7 +18,7 @@ from checks.wire.tables import FOLDER
 from tests.checks.effects.wire import SCENARIO, whole, write_wire
 from tests.support.fake_runs import FakeRun
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.landing]
 
 AT, ACKED = 100, 50
 FOUND = {"kind": "late", "topic": "orders", "partition": 3, "offset": AT, "acked_us": ACKED, "places": ()}

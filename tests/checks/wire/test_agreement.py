@@ -25,6 +25,8 @@ from chaos.scenario.resolve import Resolved, read
 from checks.audit import audit
 from checks.wire import ledger, tables
 
+pytestmark = pytest.mark.slow
+
 RECORDED = "twice-20261127-184858-3a1a"
 """The id of the recorded run, which its records carry."""
 Summary = dict[tuple[str, str, str], dict[str, Any]]

@@ -33,7 +33,7 @@ TIMES = [
 ]
 ANSWER_S = 60
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from chaos.run.events import EventLog
 from tests.chaos.history.metrics.entries import ENTRY, later
 from tests.support.fake_runs import FakeRun
 
+pytestmark = pytest.mark.slow
+
 RUNS, PROCESSES = 12, 4
 VERDICTS = ("pass", "fail", "inconclusive")
 
