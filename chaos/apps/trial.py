@@ -406,8 +406,8 @@ def _target(asked: Asked, fault: str) -> dict[str, str]:
 
 
 COMMENTS = {
-    "cluster": "A lost broker is noticed after 4 s in place of 9 s, so that the run is short; without `config`, brokers\n"
-    "# have Kafka's defaults.",
+    "cluster": "A lost broker is noticed after 4 s in place of 9 s, so that the run is short; without `config`, it\n"
+    "# has Kafka's defaults.",
     "topics": "The topics, with partitions and replicas as in your own cluster.",
     "producers": "The traffic: the samples in turn, each with an id of its own, until the last fault is healed.",
     "apps": "The application as it is. {bootstrap} is the address for one instance; {instance}, {port}, {data} … are\n"
