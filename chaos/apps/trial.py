@@ -37,10 +37,10 @@ PAUSE = "1s"
 FAULTS: dict[str, dict[str, Any]] = {
     "leader": {"kind": "broker.kill", "heal": {"after": "3s"}},
     "coordinator": {"kind": "coordinator.kill", "heal": {"after": "3s"}},
-    "kill": {"kind": "app.kill", "heal": {"after": "2s"}},
-    "stop": {"kind": "app.stop", "heal": {"after": "2s"}},
-    "pause": {"kind": "app.pause", "heal": {"after": "5s"}},
-    "slow-link": {"kind": "app.slow", "latency": "200ms", "heal": {"after": "5s"}},
+    "kill": {"kind": "app.kill", "ends_sessions": True, "heal": {"after": "2s"}},
+    "stop": {"kind": "app.stop", "ends_sessions": True, "heal": {"after": "2s"}},
+    "pause": {"kind": "app.pause", "heal": {"after": "3s"}},
+    "slow-link": {"kind": "app.slow", "latency": "200ms", "heal": {"after": "3s"}},
 }
 """The faults by the names that `--only` takes, in their order."""
 

@@ -71,7 +71,8 @@ class Exploration(FromMoments):
             return [{"name": CRASH, "kind": "wire.cut", **frames, **broker}]
         kind = "app.stop" if blow == "stop" else "app.kill"
         faults: list[Raw] = [leave(moment.app)] if moment.of_change else []
-        faults.append({"name": CRASH, "kind": kind, "target": {"app": moment.app}, "when": {"wire": wire}})
+        crash = {"name": CRASH, "kind": kind, "target": {"app": moment.app}, "when": {"wire": wire}}
+        faults.append({**crash, "ends_sessions": True})
         if blow == "broker":
             broker = {"name": "broker", "kind": "broker.kill", "target": {"broker_of_moment": True}}
             faults.append({**broker, "when": {"wire": wire}, "heal": {"after": "3s"}})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -140,6 +141,12 @@ class AppEndSpec(AppFaultSpec):
     for_good: bool = Field(
         False, examples=[False], description="it does not come back, as when a program moves; there is nothing to heal"
     )
+    ends_sessions: bool = Field(
+        False,
+        examples=[False],
+        description="the brokers remove its dynamic members from their groups once its process has ended, as they do "
+        "at the end of their sessions (45 s by default): the same rebalance, sooner",
+    )
 
     @model_validator(mode="after")
     def _check_heal(self) -> Self:
@@ -157,6 +164,16 @@ class AppEnd(ProcessFault[E]):
     @property
     def _held(self) -> bool:
         return self.spec.for_good or super()._held
+
+    @contextmanager
+    def _sessions(self, world: World) -> Iterator[None]:
+        """Remove the members that the instance was from their groups after the context, in which its process ends."""
+        from chaos.kafka import admin
+
+        members = proxy_of(world).members(self.resolved) if self.spec.ends_sessions else {}
+        yield
+        for group, ids in members.items():
+            admin.remove_members(world.kafka, group, ids)
 
     def _undo(self, world: World) -> str:
         return f"{self.resolved} stays away" if self.spec.for_good else self._up(world)
@@ -184,7 +201,8 @@ class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):
         self._incarnation = instance.incarnation
         self.evidence = {"pid": instance.pid}
         self.begun = True
-        self._apps(world).kill(self.resolved, self._held)
+        with self._sessions(world):
+            self._apps(world).kill(self.resolved, self._held)
         return f"killed {self.resolved}{self._late}"
 
     def _effect(self, world: World) -> str | None:
@@ -215,8 +233,9 @@ class AppStop(AppEnd[AppStopSpec], spec=AppStopSpec):
         instance = self._instance(world)
         self._incarnation = instance.incarnation
         self.begun, began = True, time.monotonic()
-        self._in_time = self._apps(world).stop(self.resolved, self._held)
-        self._took_s = time.monotonic() - began
+        with self._sessions(world):
+            self._in_time = self._apps(world).stop(self.resolved, self._held)
+            self._took_s = time.monotonic() - began
         self.evidence = {"in_time": self._in_time, "seconds": round(self._took_s, 3)}
         return f"sent {instance.app.stop.signal} to {self.resolved}{self._late}"
 

@@ -8,7 +8,7 @@ answer was lost. So a topic that exists already, or is gone already, counts as d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,13 +28,13 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
+from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest, OffsetDeleteRequest
 
 from chaos.errors import ClusterError, UsageError, WaitTimeout
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request, topics
 from chaos.kafka.partition import TopicPartition, by_topic
-from chaos.kafka.schemas import AlterShareGroupOffsetsRequest
+from chaos.kafka.schemas import AlterShareGroupOffsetsRequest, ConsumerGroupHeartbeatRequest
 from chaos.wait import wait_until
 
 TIMEOUT_S = 30.0
@@ -43,6 +43,8 @@ _ANSWER_S = 12.0
 _TOPIC_RESOURCE, _BROKER_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE = 2, 4, 32, 0, 1
 _OF_TOPIC, _OF_ONE_BROKER, _OF_GROUP = 1, 2, 8
 _EXACT = 0
+_LEAVING = -1
+"""The epoch with which a member leaves a group of KIP-848."""
 _CHECKED = "aftershock-check"
 """The name of a topic that is asked for but never created."""
 _PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
@@ -317,6 +319,24 @@ def alter_share_offsets(kafka: Kafka, group: str, starts: Mapping[TopicPartition
     fields = [{"topic_name": topic, "partitions": partitions} for topic, partitions in parts.items()]
     message = request(AlterShareGroupOffsetsRequest[0], group_id=group, topics=fields)
     AdminRequest(f"alter offsets of {group}", message, _coordinator(group)).apply(kafka)
+
+
+def remove_members(kafka: Kafka, group: str, members: Collection[str]) -> None:
+    """Make members leave a group, as they do when they close. Those that are no members of it are left out.
+
+    A broker does not ask who says so: a member of the classic protocol leaves by LeaveGroup (KIP-345), and one of
+    KIP-848 by a heartbeat with the epoch -1.
+    """
+    state = kafka.group(group)
+    if state is None or not (left := [m.member_id for m in state.members if m.member_id in members]):
+        return
+    classic = [{"member_id": member, "group_instance_id": None} for member in left]
+    answer = kafka.ask(state.coordinator, request(LeaveGroupRequest[3], group_id=group, members=classic))
+    done = answer is not None and not answer.error_code and not any(member.error_code for member in answer.members)
+    if not done and kafka.supports(ConsumerGroupHeartbeatRequest.API_KEY, version=0):
+        for member in left:
+            leaving = {"group_id": group, "member_id": member, "member_epoch": _LEAVING}
+            kafka.ask(state.coordinator, request(ConsumerGroupHeartbeatRequest[0], **leaving))
 
 
 def delete_group(group: str) -> AdminRequest:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from kafka.errors import for_code
 from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import LeaveGroupRequest
 
 from chaos.errors import ClusterError
-from chaos.kafka import admin, messages
+from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.security import Access
 
@@ -84,11 +83,8 @@ def _delete_groups(kafka: Kafka, names: list[str]) -> admin.Errors:
 
 def _remove_members(kafka: Kafka, group: str) -> None:
     """Make all members leave. Without it, killed members stay until their sessions end."""
-    state = kafka.group(group)
-    if state is None or not state.members:
-        return
-    members = [{"member_id": m.member_id, "group_instance_id": None} for m in state.members]
-    kafka.ask(state.coordinator, messages.request(LeaveGroupRequest[3], group_id=group, members=members))
+    if state := kafka.group(group):
+        admin.remove_members(kafka, group, [m.member_id for m in state.members])
 
 
 def _reason(errors: admin.Errors) -> str:

@@ -114,6 +114,8 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 |                                          | by client at each port of the proxy                        |
 | `{"do": "moments"}`                      | `{"shop/1": [["Produce response", "OffsetCommit request",  |
 |                                          | 12], …]}`: how often each moment came after each step      |
+| `{"do": "members"}`                      | `{"shop/1": [["billing", "consumer-1-…"]]}`: the group and |
+|                                          | id of each dynamic member that the process there was       |
 | `{"do": "begin", "front": "shop/1"}`     | `{}`; a new process begins there, without a step           |
 
 An invalid order gives `{"error": "…"}`. A rule or cut ends with the control connection that added it, so a process that

@@ -15,10 +15,11 @@ from kafka.protocol.consumer import (
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
+    SyncGroupRequest,
 )
 from kafka.protocol.producer import AddPartitionsToTxnRequest, ProduceRequest
 
-from chaos.kafka.schemas import TxnOffsetCommitRequest
+from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest, TxnOffsetCommitRequest
 from chaos.relay.frames import LENGTH_BYTES, Head
 
 Names = frozenset[tuple[str, int]]
@@ -46,6 +47,11 @@ TOPIC_APIS: dict[int, Any] = {
     }.items()
 }
 """The requests that name partitions, and that the proxy reads for them."""
+MEMBER_APIS: dict[int, Any] = {
+    int(ApiKey.SyncGroup): SyncGroupRequest,
+    int(ApiKey.ConsumerGroupHeartbeat): ConsumerGroupHeartbeatRequest,
+}
+"""Requests with the id of a dynamic member, which each member sends when it joins its group, and now and then."""
 _SAME_LAYOUT = {int(ApiKey.ListOffsets): (10, 11), int(ApiKey.ApiVersions): (4, 5)}
 """The last version of kafka-python, and the last one of Kafka 4.4 with the same layout."""
 _NEW_SESSION = (0, -1)
@@ -69,6 +75,17 @@ def decoded(head: Head, frame: bytes, kind: Any) -> Any:
         return kind.decode(memoryview(frame)[LENGTH_BYTES:], version=layout(head.api, head.version), header=True)
     except Exception as e:  # noqa: BLE001 - the decoder raises errors of many types
         raise ValueError(f"a request {ApiKey(head.api).name} version {head.version} is not understood: {e!r}") from None
+
+
+def member_of(head: Head, frame: bytes) -> tuple[str, str] | None:
+    """Return group and member id in a complete request of a member; None for a static member, and if it has no id."""
+    try:
+        request = decoded(head, frame, MEMBER_APIS[head.api])
+    except ValueError as e:
+        sys.stderr.write(f"{e}\n")
+        return None
+    static = getattr(request, "group_instance_id", None) or getattr(request, "instance_id", None)
+    return (request.group_id, request.member_id) if request.member_id and not static else None
 
 
 class Contents:

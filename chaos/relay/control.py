@@ -232,6 +232,13 @@ class Proxy(Control):
         answer = self._ask({"do": "moments"})
         return {front: {(last, moment): count for last, moment, count in of} for front, of in answer.items()}
 
+    def members(self, front: str) -> dict[str, list[str]]:
+        """Return the ids of the dynamic members that the process at a front is or was, by group."""
+        found: dict[str, list[str]] = {}
+        for group, member in self._ask({"do": "members"}).get(front, ()):
+            found.setdefault(group, []).append(member)
+        return found
+
     def seal(self) -> dict[str, Any]:
         """End the capture of the fronts, and return its seal: segments, entries, failure."""
         return self._ask({"do": "seal"})

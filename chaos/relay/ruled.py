@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from chaos.relay.capture import AGAIN, ANSWER, MADE, REQUEST, UNKEPT, Entry, Recorder, Tape
-from chaos.relay.contents import TOPIC_APIS, Contents, Names, decoded
+from chaos.relay.contents import MEMBER_APIS, TOPIC_APIS, Contents, Names, decoded, member_of
 from chaos.relay.frames import Head, NotKafka, Piece, Splitter, request_head, response_head
 from chaos.relay.pipe import Connection, Pipe, Port
 from chaos.relay.records import with_changed_byte, with_copies
@@ -315,7 +315,8 @@ class _RequestFilter(_Filter):
         if head.api == FETCH:
             self._connection.port.fetches[head.client] += 1
         self._last = self._book.moment(self._front, "request", head.api)
-        if self._book.reads(self._broker, head.api, head.client, self._front):
+        is_member = self._front and head.api in MEMBER_APIS
+        if is_member or self._book.reads(self._broker, head.api, head.client, self._front):
             self._whole = True
         else:
             self._hit = self._book.hit(
@@ -332,6 +333,8 @@ class _RequestFilter(_Filter):
         assert self._asked
         head = self._asked.head
         names = self._connection.contents.names(head, frame) if head.api in TOPIC_APIS else None
+        if self._front and head.api in MEMBER_APIS and (member := member_of(head, frame)):
+            self._book.members.setdefault(self._front, set()).add(member)
         self._asked = replace(self._asked, names=names)
         self._hit = self._book.hit(self._broker, "request", head.api, head.client, names, self._front, self._last)
         if self._act == "error" and self._refused(frame):

@@ -190,8 +190,9 @@ class RuleBook(Book[Rule]):
         return last
 
     def begin(self, front: str) -> None:
-        """Forget the last step at a front, at which a new process begins."""
+        """Forget the last step at a front, at which a new process begins, and the members that the last one was."""
         self._last_steps.pop(front, None)
+        self.members.pop(front, None)
 
     def hit(
         self,

@@ -57,6 +57,31 @@ def test_a_killed_instance_is_started_by_its_supervisor(broken):
     assert fault.heal(world) == "nothing to heal"
 
 
+class Members(Proxy):
+    """The wire proxy of two instances in a group, and the brokers of that group."""
+
+    def __init__(self, one):
+        super().__init__()
+        self.one, self.left = one, []
+
+    def members(self, front):
+        return {"billing": [f"{front}-a", f"{front}-b"]}
+
+    def remove(self, kafka, group, members):
+        assert not self.one.apps.instance("billing/1").alive, "the member still worked"
+        self.left.append((group, members))
+
+
+@pytest.mark.parametrize("kind", ["app.kill", "app.stop"])
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_members_that_an_ended_instance_was_are_removed_if_the_scenario_says_so(broken, monkeypatch, kind, ends):
+    fault, world, one = broken({"kind": kind, "ends_sessions": ends, "heal": {"after": "1s"}}, instances=2)
+    proxy = Members(one)
+    monkeypatch.setattr("chaos.kafka.admin.remove_members", proxy.remove)
+    fault.inject(replace(world, proxy=proxy))
+    assert proxy.left == ([("billing", ["billing/1-a", "billing/1-b"])] if ends else [])
+
+
 def test_a_killed_instance_stays_down_until_a_heal_that_the_scenario_gives(broken):
     fault, world, one = broken({"kind": "app.kill", "heal": {"after": "1s"}})
     fault.inject(world)

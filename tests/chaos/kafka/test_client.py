@@ -11,7 +11,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.schemas import ShareGroupDescribeRequest
+from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest, ShareGroupDescribeRequest
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -75,6 +75,34 @@ def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
     assert kafka.committed(GROUP, PARTITIONS) == {SECOND: message.offset() + 1}
     consumer.close()
     wait_until(lambda: kafka.group(GROUP).members == (), 30, "the group still has a member")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_is_removed_from_its_group_leaves_its_partitions_to_the_others(cluster, kafka, protocol):
+    if protocol == "consumer" and not kafka.supports(ConsumerGroupHeartbeatRequest.API_KEY, version=0):
+        pytest.skip("this release has no groups of KIP-848")
+    group = f"client-removed-{protocol}"
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "group.protocol": protocol}
+    gone, stays = (Consumer({**config, "client.id": name}) for name in ("gone", "stays"))
+    for consumer in (gone, stays):
+        consumer.subscribe([TOPIC])
+
+    def members():
+        for consumer in (gone, stays):
+            consumer.poll(0.1)
+        state = kafka.group(group)
+        return {m.client_id: m for m in state.members} if state and state.state == "Stable" else {}
+
+    both = lambda: [m for m in members().values() if m.partitions]  # noqa: E731
+    wait_until(lambda: len(both()) == 2, 60, members)
+    admin.remove_members(kafka, group, [members()["gone"].member_id, "unknown"])
+
+    def left():
+        stays.poll(0.1)
+        return [(m.client_id, m.partitions) for m in kafka.group(group).members]
+
+    wait_until(lambda: left() == [("stays", (FIRST, SECOND))], 60, left)
+    stays.close()
 
 
 def test_each_broker_that_does_not_list_a_topic_is_named(kafka):

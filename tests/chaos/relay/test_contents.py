@@ -1,9 +1,14 @@
 """Tests of the partitions that a request names, in every version that the proxy reads."""
 
+from dataclasses import replace
+
 import pytest
 from kafka.protocol.api_key import ApiKey
+from kafka.protocol.consumer import SyncGroupRequest
 
-from chaos.relay.contents import Contents
+from chaos.kafka.messages import request
+from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest
+from chaos.relay.contents import Contents, member_of
 from chaos.relay.frames import request_head
 from tests.chaos.relay.messages import PARTITION, TOPIC_ID, VERSIONS, encoded, naming
 
@@ -16,6 +21,32 @@ def names(contents, message):
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=lambda value: getattr(value, "name", value))
 def test_a_request_names_its_partition_by_name_or_id(api, version):
     assert names(Contents({TOPIC_ID: "orders"}), naming(api, version)) == {PARTITION}
+
+
+SYNC = {"group_id": "billing", "generation_id": 3, "member_id": "consumer-1", "assignments": []}
+BEAT = {"group_id": "billing", "member_id": "consumer-1", "member_epoch": 4}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "found"),
+    [
+        *((SyncGroupRequest[version], SYNC, ("billing", "consumer-1")) for version in range(6)),
+        (SyncGroupRequest[5], SYNC | {"group_instance_id": "one"}, None),  # static: a new process takes its place
+        (ConsumerGroupHeartbeatRequest[0], BEAT, ("billing", "consumer-1")),
+        (ConsumerGroupHeartbeatRequest[1], BEAT, ("billing", "consumer-1")),
+        (ConsumerGroupHeartbeatRequest[1], BEAT | {"instance_id": "one"}, None),
+        (ConsumerGroupHeartbeatRequest[0], BEAT | {"member_id": "", "member_epoch": 0}, None),  # it has no id yet
+    ],
+)
+def test_the_dynamic_member_that_a_request_is_from(kind, fields, found):
+    frame = encoded(request(kind, **fields))
+    assert member_of(request_head(frame, 0), frame) == found
+
+
+def test_a_member_in_a_request_of_a_later_version_is_unknown(capsys):
+    frame = encoded(request(SyncGroupRequest[5], **SYNC))
+    head = replace(request_head(frame, 0), version=99)
+    assert member_of(head, frame) is None and "SyncGroup version 99 is not understood" in capsys.readouterr().err
 
 
 def test_an_unknown_topic_id_names_nothing():

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from kafka.protocol.api_key import ApiKey
-from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse
+from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, SyncGroupRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
@@ -113,6 +113,10 @@ async def until(condition):
 
 def heartbeat():
     return request(HeartbeatRequest[4], group_id="g", generation_id=1, member_id="m")
+
+
+def sync(member):
+    return request(SyncGroupRequest[5], group_id="billing", generation_id=1, member_id=member, assignments=[])
 
 
 def produce(topic="orders", version=9, **fields):
@@ -391,6 +395,22 @@ def test_a_new_process_at_a_front_begins_without_the_last_step_of_the_one_before
             await client.produced()
             moments = {(last, name): count for last, name, count in server.obey({"do": "moments"}, {})["shop/1"]}
             assert moments["", "Produce request"] == 2 and moments["Produce response", "Produce request"] == 1
+
+    asyncio.run(play())
+
+
+def test_the_members_that_a_process_at_a_front_is_are_known_until_the_next_one_begins():
+    async def play():
+        async with front(Broker()) as (server, client):
+            members = lambda: server.obey({"do": "members"}, {})  # noqa: E731
+            for number, member in enumerate(("a-1", "b-1", "a-1")):
+                client.send(sync(member), number)
+                await client.answer()
+            assert members() == {"shop/1": [("billing", "a-1"), ("billing", "b-1")]}
+            server.obey({"do": "begin", "front": "shop/2"}, {})
+            assert members()
+            server.obey({"do": "begin", "front": "shop/1"}, {})
+            assert members() == {}
 
     asyncio.run(play())
 
