@@ -402,14 +402,16 @@ class Applications:
         found = self._apps[app]
         return [f"{app}/1"] if found.external else [instance.name for instance in self._wanted(found)]
 
-    def is_stable(self, app: str) -> bool:
-        """Return whether the group of an application is stable; also if it has none, or none is known."""
+    def unstable(self, app: str) -> str:
+        """Return the state of an application's group if that is not stable; empty also if it has no known group."""
         group = self.group_of(app) or next(iter(self._apps[app].groups), None)
         if group is None:
-            return True
+            return ""
         with self._asking:
             state = self._kafka.group(group)
-        return state is not None and state.state == "Stable"
+        if state is not None and state.state == "Stable":
+            return ""
+        return f"group {group} is {state.state}" if state else f"no broker answers for group {group}"
 
     def at_work(self, app: str) -> int | None:
         """Return how many members the group of an application has, if it is stable and each instance runs; else None.

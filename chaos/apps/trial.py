@@ -185,7 +185,7 @@ def scenario_of(asked: Asked) -> dict[str, Any]:
         "apps": [_app(asked)],
         "effects": [{**effect, "of": asked.reads[0]} for effect in effects_of(asked)],
         "faults": _timeline(asked),
-        "limits": {"drive": "10m", "drain": "2m", "clients": "60s"},
+        "limits": {"drive": "5m", "drain": "2m", "clients": "60s"},
     }
 
 

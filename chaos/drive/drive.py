@@ -362,7 +362,7 @@ class Drive:
             for step, why in overdue.look(waiting, faults, fleet.minimum_sent(), fleet.producers_done()):
                 waiting.remove(step)
                 gone |= {(step.fault, phase) for phase in PHASES}
-                self._events.emit(OVERDUE, fault=step.fault, words=why)
+                self._events.emit(OVERDUE, fault=step.fault, words=f"{why}; set it earlier or raise limits.moment")
                 self._events.problem(why)
             for step in unreachable(waiting, gone.union(*(fault.lost for fault in faults.values()))):
                 waiting.remove(step)
@@ -380,7 +380,7 @@ class Drive:
                 raise observer.broken
             self._check_infrastructure(fleet)
             if time.monotonic() > deadline:
-                self._give_up(waiting, fleet)
+                self._give_up(waiting, fleet, recoveries)
                 return
             time.sleep(TICK_S)
 
@@ -427,12 +427,16 @@ class Drive:
         )
         self._last_report = (now, all_acked, all_delivered)
 
-    def _give_up(self, waiting: list[Step], fleet: Fleet) -> None:
+    def _give_up(self, waiting: list[Step], fleet: Fleet, recoveries: Recoveries) -> None:
         missing = [s.describe() for s in waiting]
         if not fleet.producers_done():
             missing.append(f"the producers ({fleet.total_acked():,} records acknowledged)")
         limit = f"after {self._limits.drive:g} s (limits.drive)"
         self._events.problem(f"{limit} still waiting for: {'; '.join(missing) or 'a heal'}")
+        for step in waiting:
+            if words := recoveries.overdue(step.fault):
+                self._events.emit(OVERDUE, fault=step.fault, words=words)
+                self._events.problem(words)
 
     def _heal(self, kafka: Kafka, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Heal all faults, then wait for leaders and full ISRs, because the log is read from a healed cluster.

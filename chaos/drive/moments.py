@@ -113,6 +113,8 @@ class Recoveries:
         """How often each instance had fetched when the awaited phase came, by fault."""
         self._looked = 0.0
         self._working: set[str] = set()
+        self.lacking: dict[str, str] = {}
+        """What an application lacked to work again when it was looked at last, by fault that waits for it."""
 
     def working(self, progress: Progress) -> set[str]:
         """Return the faults whose application works again. What was seen less than `LOOK_S` ago is used again."""
@@ -132,5 +134,32 @@ class Recoveries:
             for front, of in self._proxy.moments().items()
         }
         before = self._before.setdefault(spec.name, fetched)
-        names = self._apps.expected(works.app)
-        return all(fetched.get(n, 0) > before.get(n, 0) for n in names) and self._apps.is_stable(works.app)
+        silent = [n for n in self._apps.expected(works.app) if fetched.get(n, 0) <= before.get(n, 0)]
+        self.lacking[spec.name] = self._lacks(works.app, silent)
+        return not self.lacking[spec.name]
+
+    def overdue(self, fault: str) -> str:
+        """Return why a fault still waits for its application, and what to do; empty if it waits for something else."""
+        if not (lacking := self.lacking.get(fault)) or not (works := self._waiting[fault].when.works):
+            return ""
+        return (
+            f"{works.app} did not work again after {works.after}: {lacking}; see what its instances wait for in logs/, "
+            "or raise limits.drive"
+        )
+
+    def _lacks(self, app: str, silent: list[str]) -> str:
+        """Return what keeps an application from its work; empty if nothing does. silent: instances without a fetch.
+
+        A group in a rebalance waits for a member that does not join: the last step of each instance says which one.
+        """
+        assert self._proxy and self._apps
+        unstable = self._apps.unstable(app)
+        if not (silent or unstable):
+            return ""
+        steps = self._proxy.steps()
+        of_each = [
+            f"{name} {'fetched nothing since' if name in silent else 'fetches'}, its last step was "
+            f"{steps.get(name, 'none')}"
+            for name in self._apps.expected(app)
+        ]
+        return "; ".join([*([unstable] if unstable else []), *of_each])

@@ -114,6 +114,7 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 |                                          | by client at each port of the proxy                        |
 | `{"do": "moments"}`                      | `{"shop/1": [["Produce response", "OffsetCommit request",  |
 |                                          | 12], …]}`: how often each moment came after each step      |
+| `{"do": "steps"}`                        | `{"shop/1": "OffsetCommit response"}`: the last step there |
 | `{"do": "members"}`                      | `{"shop/1": [["billing", "consumer-1-…"]]}`: the group and |
 |                                          | id of each dynamic member that the process there was       |
 | `{"do": "begin", "front": "shop/1"}`     | `{}`; a new process begins there, without a step           |

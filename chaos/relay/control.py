@@ -232,6 +232,10 @@ class Proxy(Control):
         answer = self._ask({"do": "moments"})
         return {front: {(last, moment): count for last, moment, count in of} for front, of in answer.items()}
 
+    def steps(self) -> dict[str, str]:
+        """Return the last step of the process at each front, such as `OffsetCommit response`."""
+        return self._ask({"do": "steps"})
+
     def members(self, front: str) -> dict[str, list[str]]:
         """Return the ids of the dynamic members that the process at a front is or was, by group."""
         found: dict[str, list[str]] = {}

@@ -117,6 +117,8 @@ class Book(Generic[T]):
     active: dict[int, Active[T]] = field(default_factory=dict)
     moments: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     """How often each moment came, by front: pairs of the last step and the moment. The switch counts none."""
+    steps: dict[str, str] = field(default_factory=dict)
+    """The last step of the process at each front, such as `OffsetCommit response`. The switch knows none."""
     members: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """The dynamic members that the process at a front was, by front: group and member id. The switch knows none."""
     _last_id: int = 0

@@ -165,8 +165,6 @@ class RuleBook(Book[Rule]):
 
     sessions: bool = False
     """Whether to read all Fetch requests, so that the partitions of each session are known from its begin on."""
-    _last_steps: dict[str, str] = field(default_factory=dict)
-    """The last step at each front."""
     _draws: dict[int, random.Random] = field(default_factory=dict)
     """The random choices of the rules, by id."""
     _busy_until: dict[tuple[int, Side], float] = field(default_factory=dict)
@@ -182,16 +180,16 @@ class RuleBook(Book[Rule]):
 
     def moment(self, front: str, side: Side, api: int) -> str:
         """Count a frame at a front as a moment, if it is one, and return the last step before it."""
-        last = self._last_steps.get(front, "")
+        last = self.steps.get(front, "")
         if front and (name := MOMENTS.get((api, side))):
             self.moments.setdefault(front, Counter())[last, name] += 1
             if api in STEPS:
-                self._last_steps[front] = name
+                self.steps[front] = name
         return last
 
     def begin(self, front: str) -> None:
         """Forget the last step at a front, at which a new process begins, and the members that the last one was."""
-        self._last_steps.pop(front, None)
+        self.steps.pop(front, None)
         self.members.pop(front, None)
 
     def hit(

@@ -213,6 +213,8 @@ class Server:
         if order["do"] == "moments":
             moments = self._policy.book.moments
             return {front: [[*moment, count] for moment, count in of.items()] for front, of in moments.items()}
+        if order["do"] == "steps":
+            return dict(self._policy.book.steps)
         if order["do"] == "members":
             return {front: sorted(members) for front, members in self._policy.book.members.items()}
         if order["do"] == "begin":

@@ -138,7 +138,7 @@ class FaultOutcome(BaseModel):
     error: why the injection failed. heal_error: why the first heal failed; with `healed_us`, a later one succeeded.
     left_out: what it follows from that the fault has no proof, if that is no matter of the fault.
     sends: how many sends were acknowledged, if its trigger counts them and some were not.
-    overdue: why the moment of its trigger was not waited for any more.
+    overdue: why its trigger did not come, or was not waited for any more, and what to change.
     begun_us: when its injection began. drive_broke_off: whether the drive failed or was killed.
     """
 
@@ -190,7 +190,7 @@ class FaultOutcome(BaseModel):
                 f"fault {self.name} was injected, but the drive ended before an effect was seen from outside; run again"
             )
         if self.injected_us is None and self.overdue:
-            return f"fault {self.name} was never injected: {self.overdue}; set it earlier or raise limits.moment"
+            return f"fault {self.name} was never injected: {self.overdue}"
         if self.injected_us is None:
             why, advice = (f": {self.sends}", "mend the sends, or ") if self.sends else ("", "")
             return (

@@ -46,6 +46,9 @@ class Proxy:
         self.removed.append((number, lose))
         return self.counts(number)
 
+    def steps(self):
+        return {"billing/1": "AddOffsetsToTxn response"}
+
     def moments(self):
         return {front: dict(moments) for front, moments in self.counted.items()}
 
@@ -164,13 +167,13 @@ def two_faults(more=AGAIN):
 
 
 class Apps:
-    stable, names = True, ("billing/1", "billing/2")
+    state, names = "", ("billing/1", "billing/2")
 
     def expected(self, app):
         return self.names
 
-    def is_stable(self, app):
-        return self.stable
+    def unstable(self, app):
+        return self.state
 
 
 def test_a_fault_waits_until_each_instance_has_fetched_since_and_the_group_is_stable(monkeypatch):
@@ -184,13 +187,20 @@ def test_a_fault_waits_until_each_instance_has_fetched_since_and_the_group_is_st
     assert recoveries.working(healed) == set(), "fetches before the heal count nothing"
     proxy.counted["billing/1"] = {("b", "Fetch request"): 11}
     assert recoveries.working(healed) == set(), "billing/2 has not fetched again"
+    assert recoveries.overdue("stop") == (
+        "billing did not work again after crash.healed + 1s: billing/1 fetches, its last step was AddOffsetsToTxn "
+        "response; billing/2 fetched nothing since, its last step was none; see what its instances wait for in logs/, "
+        "or raise limits.drive"
+    )
     proxy.counted["billing/2"] = {("a", "Fetch request"): 5, ("c", "ShareFetch request"): 1}
-    apps.stable = False
+    apps.state = "group billing is PreparingRebalance"
     assert recoveries.working(healed) == set(), "a rebalance goes on"
-    apps.stable = True
+    assert ": group billing is PreparingRebalance; billing/1 fetches" in recoveries.overdue("stop")
+    apps.state = ""
     assert recoveries.working(healed) == {"stop"}
     proxy.counted = {}
     assert recoveries.working(healed) == {"stop"}, "it has worked since"
+    assert recoveries.overdue("stop") == recoveries.overdue("crash") == ""
 
 
 def test_a_step_is_due_when_the_phase_has_come_and_the_application_works_again():

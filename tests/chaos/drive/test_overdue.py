@@ -317,7 +317,7 @@ def test_the_load_ends_without_the_overdue_fault_and_what_waits_for_it(tmp_path,
     assert ended
     said = [(event["kind"], event.get("fault"), event["words"]) for event in read_events(run) if "words" in event]
     assert said == [
-        ("overdue", "crash", "it never came"),
+        ("overdue", "crash", "it never came; set it earlier or raise limits.moment"),
         ("problem", None, "it never came"),
         ("problem", None, f"{world.waiting[1].describe()}: left out, because its trigger can no longer occur"),
     ]
@@ -343,4 +343,8 @@ def test_the_load_ends_once_the_applications_are_behind_and_the_run_goes_on_for_
     observer, recoveries = SimpleNamespace(broken=None), SimpleNamespace(working=lambda progress: set())
     drive._take_steps(fleet, world.faults, observer, moments, recoveries, overdue)
     said = [(event["kind"], event["words"]) for event in read_events(run) if "words" in event]
-    assert said == [("note", "it is behind"), ("overdue", "it never came"), ("problem", "it never came")]
+    assert said == [
+        ("note", "it is behind"),
+        ("overdue", "it never came; set it earlier or raise limits.moment"),
+        ("problem", "it never came"),
+    ]

@@ -388,6 +388,7 @@ def test_a_new_process_at_a_front_begins_without_the_last_step_of_the_one_before
             client.send(produce(), 1)
             await client.produced()
             server.obey({"do": "begin", "front": "shop/2"}, {})
+            assert server.obey({"do": "steps"}, {}) == {"shop/1": "Produce response"}
             client.send(produce(), 2)
             await client.produced()
             server.obey({"do": "begin", "front": "shop/1"}, {})

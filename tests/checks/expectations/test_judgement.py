@@ -1022,10 +1022,10 @@ def test_a_fault_whose_moment_was_not_waited_for_any_more_says_so(fake):
     run = fake()
     run.ledger["faults"] = []
     for fault in ("other", "kill"):
-        EventLog(run.run).emit(OVERDUE, fault=fault, words=f"the moment of {fault} never came")
+        EventLog(run.run).emit(OVERDUE, fault=fault, words=f"the moment of {fault} never came; do this")
     found = judged(run)[PROOF]
     assert found.verdict == "inconclusive"
-    assert found.why.endswith("injected: the moment of kill never came; set it earlier or raise limits.moment")
+    assert found.why.endswith("fault kill was never injected: the moment of kill never came; do this")
 
 
 def test_a_reader_without_records_gives_its_last_error(fake):
