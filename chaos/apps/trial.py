@@ -35,14 +35,19 @@ FORMATS = ("csv", "json", "jsonl", "parquet", "ndjson")
 PAUSE = "1s"
 """Least time between the heal of a fault and the next fault, which waits until the application works again."""
 FAULTS: dict[str, dict[str, Any]] = {
+    "kill": {"kind": "app.kill", "ends_sessions": True, "heal": {"after": "2s"}},
     "leader": {"kind": "broker.kill", "heal": {"after": "3s"}},
     "coordinator": {"kind": "coordinator.kill", "heal": {"after": "3s"}},
-    "kill": {"kind": "app.kill", "ends_sessions": True, "heal": {"after": "2s"}},
     "stop": {"kind": "app.stop", "ends_sessions": True, "heal": {"after": "2s"}},
     "pause": {"kind": "app.pause", "heal": {"after": "3s"}},
     "slow-link": {"kind": "app.slow", "latency": "200ms", "heal": {"after": "3s"}},
 }
 """The faults by the names that `--only` takes, in their order."""
+COMMITTED = {"api": "OffsetCommit", "side": "response", "nth": 3}
+"""The moment at which an instance is killed that commits offsets: what it has committed and not done yet is lost.
+
+At any other time, a program that commits before its work loses something only by chance.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class Asked:
     group: str | None = None
     grouped: bool = True
     """Whether it reads in a consumer group, for which a run waits and which has a coordinator."""
+    commits: bool = False
+    """Whether it was seen to commit offsets outside a transaction."""
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
     """The templates, by the path that the file made from each one has in {files}."""
@@ -388,11 +395,11 @@ def _timeline(asked: Asked) -> list[dict[str, Any]]:
     if not breaks:
         raise UsageError(f"--only coordinator: {asked.app} reads without a consumer group, so it has no coordinator")
     for name in breaks:
-        when: dict[str, Any] = (
-            {"works": {"app": asked.app, "after": f"{found[-1]['name']}.healed + {PAUSE}"}}
-            if found
-            else {"acked": asked.records // 4}
-        )
+        when: dict[str, Any] = {"acked": asked.records // 4}
+        if found:
+            when = {"works": {"app": asked.app, "after": f"{found[-1]['name']}.healed + {PAUSE}"}}
+        elif name == "kill" and asked.commits:
+            when = {"wire": {"app": asked.app, **COMMITTED}}
         found.append({"name": name, **FAULTS[name], "target": _target(asked, name), "when": when})
     return found
 

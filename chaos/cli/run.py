@@ -252,8 +252,8 @@ def test(
 
     Without --reads or --writes, a first run of some seconds shows them, and where the id is. The scenario is written as
     a file that `run` takes: brokers, traffic from the samples with another id in each input, the instances of the
-    application, and the crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance,
-    and a slow link.
+    application, and SIGKILL of an instance, if it was seen to commit offsets once one is committed, the crash of a
+    leader, the loss of the coordinator, SIGTERM and a pause of an instance, and a slow link.
     """
     from chaos.apps.trial import check_faults, free, remarks, scenario_of, write_scenario
 

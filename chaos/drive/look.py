@@ -76,7 +76,7 @@ class Seen:
     reads: the topics of its inputs. writes: by topic that has records with the ids of inputs, the place of the id.
     per: how many records an input of each sample has there, by topic; one of each if left out. others: topics to which
     it writes other things, each with the reason why it is no effect. group: its consumer group. grouped: whether it has
-    any, also if it is one of several.
+    any, also if it is one of several. commits: whether it committed offsets outside a transaction.
     """
 
     reads: tuple[str, ...]
@@ -85,6 +85,7 @@ class Seen:
     per: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
     grouped: bool = True
+    commits: bool = False
 
 
 def look(
@@ -125,6 +126,8 @@ class _Wire:
         """Topics in requests for metadata."""
         self.fetched: set[str] = set()
         self.produced: set[str] = set()
+        self.commits = False
+        """Whether it committed offsets outside a transaction."""
         self.changed = time.monotonic()
         """When something new was seen last."""
 
@@ -146,6 +149,8 @@ class _Wire:
                 return  # a later release of Kafka
             self.all_topics |= request.topics is None
             self.named.update(topic.name for topic in request.topics or () if topic.name)
+        elif entry.api == ApiKey.OffsetCommit:
+            self.commits = True
         elif entry.api in (ApiKey.Produce, ApiKey.Fetch):
             contents = self._contents.setdefault(entry.connection, Contents(self._ids))
             topics = {topic for topic, _ in contents.names(entry.head, entry.data) or ()}
@@ -190,8 +195,9 @@ class _Look:
                     raise
                 self._events.note(f"{e}; what --writes names is believed")  # the run shows whether it is so
                 seen = Seen(reads, None)
+            self._step()
             apps.stop_all()
-            return replace(seen, group=group, grouped=bool(groups))
+            return replace(seen, group=group, grouped=bool(groups), commits=self._wire.commits)
 
     def _effects(self, apps: Applications, reads: tuple[str, ...], groups: Sequence[str]) -> Seen:
         """Send inputs, and say what the application writes for them. Raises `UsageError` if that has no rule."""
@@ -452,5 +458,5 @@ def proposed(asked: Asked, seen: Seen) -> Asked:
     writes = asked.writes or tuple(seen.writes)
     return replace(
         asked, reads=asked.reads or seen.reads, writes=writes, places=seen.writes, per=seen.per,
-        group=asked.group or seen.group, grouped=bool(asked.group) or seen.grouped,
+        group=asked.group or seen.group, grouped=bool(asked.group) or seen.grouped, commits=seen.commits,
     )  # fmt: skip

@@ -95,6 +95,24 @@ def test_several_faults_in_one_option_are_refused_with_the_way_to_give_them(tmp_
         check_faults(asked(tmp_path, breaks=["leadr"]))
 
 
+@pytest.mark.parametrize(
+    ("more", "moment"),
+    [
+        ({"commits": True}, True),
+        ({}, False),
+        ({"commits": True, "breaks": ["kill"]}, True),
+        ({"commits": True, "breaks": ["leader", "kill"]}, False),  # a moment on the wire waits for no other fault
+        ({"commits": True, "breaks": ["stop"]}, False),
+    ],
+)
+def test_an_application_that_commits_is_killed_first_when_an_offset_is_committed(tmp_path, more, moment):
+    first = parse(json.dumps(scenario_of(asked(tmp_path, **more))), "x").faults[0]
+    wire = first.when.wire
+    assert (wire and f"{first.name} at {wire.describe()}") == (
+        "kill at OffsetCommit response 3 of a" if moment else None
+    )
+
+
 def test_each_fault_waits_until_the_application_works_again_after_the_one_before(tmp_path):
     first, *others = parse(json.dumps(scenario_of(asked(tmp_path))), "x").faults
     assert first.when.acked == 500 and [f.name for f in others] == [*FAULTS][1:]
@@ -106,7 +124,7 @@ def test_without_a_group_nothing_waits_for_one_and_no_coordinator_is_killed(tmp_
     made = parse(json.dumps(scenario_of(asked(tmp_path, grouped=False))), "x")
     assert made.apps[0].reads == [] and made.effects[0].of == "in"
     assert [f.name for f in made.faults] == [name for name in FAULTS if name != "coordinator"]
-    assert made.faults[1].when.works.after == "leader.healed + 1s"
+    assert made.faults[1].when.works.after == "kill.healed + 1s"
     with pytest.raises(UsageError, match=r"^--only coordinator: a reads without a consumer group"):
         scenario_of(asked(tmp_path, grouped=False, breaks=["coordinator"]))
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from chaos.apps.trial import Asked, effect_words, scenario_of, write_scenario
+from chaos.apps.trial import COMMITTED, Asked, effect_words, scenario_of, write_scenario
 from chaos.drive.look import Seen, all_committed, of_inputs, per_sample, place_of, proposed
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
@@ -179,7 +179,8 @@ while True:
         if order["amount"] > 10:
             producer.produce("large", json.dumps({"of": order["order_id"]}))
         producer.produce("totals", json.dumps({"last": order["amount"]}))
-    producer.flush()
+        producer.flush()
+        consumer.commit(message, asynchronous=False)
 """
 
 
@@ -193,7 +194,9 @@ def test_a_topic_that_the_user_names_is_counted_too(tmp_path):
     named = ["--writes", "large", "--writes", "totals"]
     ended = chaos("init", *asked, *named, "--", sys.executable, tmp_path / "service.py")
     assert ended.code == 0, ended.err
-    effects = yaml.safe_load(save.read_text())["effects"]
+    made = yaml.safe_load(save.read_text())
+    assert made["faults"][0]["when"] == {"wire": {"app": "service", **COMMITTED}}
+    effects = made["effects"]
     assert [(effect["topic"], effect["id"], effect.get("per")) for effect in effects] == [
         ("large", "$.of", {"samples": [0, 1]}),
         ("totals", "$.order_id", None),
