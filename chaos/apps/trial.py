@@ -43,7 +43,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "slow-link": {"kind": "app.slow", "latency": "200ms", "heal": {"after": "3s"}},
 }
 """The faults by the names that `--only` takes, in their order."""
-COMMITTED = {"api": "OffsetCommit", "side": "response", "nth": 3}
+COMMITTED = {"api": "OffsetCommit", "side": "response", "nth": 2}
 """The moment at which an instance is killed that commits offsets: what it has committed and not done yet is lost.
 
 At any other time, a program that commits before its work loses something only by chance.
@@ -65,8 +65,8 @@ class Asked:
     group: str | None = None
     grouped: bool = True
     """Whether it reads in a consumer group, for which a run waits and which has a coordinator."""
-    commits: bool = False
-    """Whether it was seen to commit offsets outside a transaction."""
+    commits: bool | None = None
+    """Whether it was seen to commit offsets outside a transaction; None if nobody looked."""
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
     """The templates, by the path that the file made from each one has in {files}."""
@@ -255,6 +255,11 @@ def remarks(asked: Asked) -> list[str]:
         )
         several = f"; each of the {asked.instances} instances may read every input, so give --instances 1 if it does"
         said.append(alone + (several if asked.instances > 1 else ""))
+    if asked.grouped and asked.commits is None and "kill" in asked.breaks:
+        said.append(
+            "no first run showed whether it commits offsets, so the kill comes at any time, and a program that commits "
+            "before its work loses something only by chance; `explore` tries every moment"
+        )
     if len(asked.reads) > 1:
         first, *others = asked.reads
         said.append(

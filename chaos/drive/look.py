@@ -61,9 +61,8 @@ MOST_WRITE_S = 120.0
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
 COMMITTED_S = 6.0
-"""Time without anything new after which writing is complete once its group has committed all inputs.
-
-A client that commits by itself does so every 5 s, and may do so before the work on an input is done.
+"""Time without anything new after which writing is complete once its group has committed all inputs, and time for it to
+commit one. A client that commits by itself does so every 5 s, and may do so before the work on an input is done.
 """
 MOST_RESTARTS = 3
 """An application that ends because a topic is missing finds it at the first or second restart."""
@@ -76,7 +75,8 @@ class Seen:
     reads: the topics of its inputs. writes: by topic that has records with the ids of inputs, the place of the id.
     per: how many records an input of each sample has there, by topic; one of each if left out. others: topics to which
     it writes other things, each with the reason why it is no effect. group: its consumer group. grouped: whether it has
-    any, also if it is one of several. commits: whether it committed offsets outside a transaction.
+    any, also if it is one of several. commits: whether it committed offsets outside a transaction; None
+    if it got no inputs.
     """
 
     reads: tuple[str, ...]
@@ -85,7 +85,7 @@ class Seen:
     per: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
     grouped: bool = True
-    commits: bool = False
+    commits: bool | None = None
 
 
 def look(
@@ -126,8 +126,8 @@ class _Wire:
         """Topics in requests for metadata."""
         self.fetched: set[str] = set()
         self.produced: set[str] = set()
-        self.commits = False
-        """Whether it committed offsets outside a transaction."""
+        self.commits: set[ApiKey] = set()
+        """The kinds of requests by which it committed offsets: in a transaction, and outside one."""
         self.changed = time.monotonic()
         """When something new was seen last."""
 
@@ -149,8 +149,8 @@ class _Wire:
                 return  # a later release of Kafka
             self.all_topics |= request.topics is None
             self.named.update(topic.name for topic in request.topics or () if topic.name)
-        elif entry.api == ApiKey.OffsetCommit:
-            self.commits = True
+        elif entry.api in (ApiKey.OffsetCommit, ApiKey.TxnOffsetCommit):
+            self.commits.add(ApiKey(entry.api))
         elif entry.api in (ApiKey.Produce, ApiKey.Fetch):
             contents = self._contents.setdefault(entry.connection, Contents(self._ids))
             topics = {topic for topic, _ in contents.names(entry.head, entry.data) or ()}
@@ -195,9 +195,18 @@ class _Look:
                     raise
                 self._events.note(f"{e}; what --writes names is believed")  # the run shows whether it is so
                 seen = Seen(reads, None)
-            self._step()
+            commits = bool(groups) and self._commits()
             apps.stop_all()
-            return replace(seen, group=group, grouped=bool(groups), commits=self._wire.commits)
+            return replace(seen, group=group, grouped=bool(groups), commits=commits)
+
+    def _commits(self) -> bool:
+        """Wait until the application has committed offsets, and return whether that was outside a transaction."""
+        begin = time.monotonic()
+        self._step()
+        while not self._wire.commits and time.monotonic() - begin < COMMITTED_S:
+            time.sleep(0.2)
+            self._step()
+        return ApiKey.OffsetCommit in self._wire.commits
 
     def _effects(self, apps: Applications, reads: tuple[str, ...], groups: Sequence[str]) -> Seen:
         """Send inputs, and say what the application writes for them. Raises `UsageError` if that has no rule."""

@@ -109,8 +109,23 @@ def test_an_application_that_commits_is_killed_first_when_an_offset_is_committed
     first = parse(json.dumps(scenario_of(asked(tmp_path, **more))), "x").faults[0]
     wire = first.when.wire
     assert (wire and f"{first.name} at {wire.describe()}") == (
-        "kill at OffsetCommit response 3 of a" if moment else None
+        "kill at OffsetCommit response 2 of a" if moment else None
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, True),
+        ({"commits": False}, False),
+        ({"commits": True}, False),
+        ({"breaks": ["leader"]}, False),
+        ({"grouped": False}, False),
+    ],
+)
+def test_the_user_learns_that_the_kill_comes_at_any_time_if_nobody_looked(tmp_path, more, said):
+    words = [remark for remark in remarks(asked(tmp_path, **more)) if "the kill comes at any time" in remark]
+    assert len(words) == said
 
 
 def test_each_fault_waits_until_the_application_works_again_after_the_one_before(tmp_path):
@@ -133,13 +148,13 @@ def test_without_a_group_nothing_waits_for_one_and_no_coordinator_is_killed(tmp_
     ("instances", "words"), [(1, "or by --ready"), (2, "may read every input, so give --instances 1 if it does")]
 )
 def test_several_instances_without_a_group_may_each_do_all_the_work(tmp_path, instances, words):
-    assert remarks(asked(tmp_path)) == []
+    assert remarks(asked(tmp_path, commits=True)) == []
     (said,) = remarks(asked(tmp_path, instances=instances, grouped=False))
     assert said.endswith(words)
 
 
 def test_inputs_of_two_topics_have_different_ids(tmp_path):
-    (said,) = remarks(replace(asked(tmp_path), reads=["left", "right"]))
+    (said,) = remarks(replace(asked(tmp_path, commits=True), reads=["left", "right"]))
     assert said.startswith("each input of left has to have its effect; right gets other ids at $.id")
 
 
