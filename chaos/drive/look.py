@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -201,11 +201,13 @@ class _Look:
 
     def _commits(self) -> bool:
         """Wait until the application has committed offsets, and return whether that was outside a transaction."""
-        begin = time.monotonic()
-        self._step()
-        while not self._wire.commits and time.monotonic() - begin < COMMITTED_S:
-            time.sleep(0.2)
+
+        def seen() -> bool:
             self._step()
+            return bool(self._wire.commits)
+
+        with suppress(WaitTimeout):
+            wait_until(seen, COMMITTED_S, "", every_s=0.2)
         return ApiKey.OffsetCommit in self._wire.commits
 
     def _effects(self, apps: Applications, reads: tuple[str, ...], groups: Sequence[str]) -> Seen:

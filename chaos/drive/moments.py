@@ -113,8 +113,6 @@ class Recoveries:
         """How often each instance had fetched when the awaited phase came, by fault."""
         self._looked = 0.0
         self._working: set[str] = set()
-        self.lacking: dict[str, str] = {}
-        """What an application lacked to work again when it was looked at last, by fault that waits for it."""
 
     def working(self, progress: Progress) -> set[str]:
         """Return the faults whose application works again. What was seen less than `LOOK_S` ago is used again."""
@@ -126,40 +124,39 @@ class Recoveries:
 
     def _works(self, spec: FaultSpec, progress: Progress) -> bool:
         awaited, works = spec.when.awaited, spec.when.works
-        assert self._proxy and self._apps and works and awaited
+        assert self._apps and works and awaited
         if (awaited.fault, awaited.phase) not in progress.phases:
             return False
+        return not self._silent(spec, works.app) and not self._apps.unstable(works.app)
+
+    def _silent(self, spec: FaultSpec, app: str) -> list[str]:
+        """Return the instances that have fetched nothing since they were looked at first, when the phase had come."""
+        assert self._proxy and self._apps
         fetched = {
             front: sum(count for (_, moment), count in of.items() if moment in FETCHES)
             for front, of in self._proxy.moments().items()
         }
         before = self._before.setdefault(spec.name, fetched)
-        silent = [n for n in self._apps.expected(works.app) if fetched.get(n, 0) <= before.get(n, 0)]
-        self.lacking[spec.name] = self._lacks(works.app, silent)
-        return not self.lacking[spec.name]
+        return [name for name in self._apps.expected(app) if fetched.get(name, 0) <= before.get(name, 0)]
 
     def overdue(self, fault: str) -> str:
-        """Return why a fault still waits for its application, and what to do; empty if it waits for something else."""
-        if not (lacking := self.lacking.get(fault)) or not (works := self._waiting[fault].when.works):
+        """Return why a fault still waits for its application, and what to do; empty if it waits for something else.
+
+        A group in a rebalance waits for a member that does not join: the last step of each instance says which one.
+        """
+        spec = self._waiting.get(fault)
+        if spec is None or fault not in self._before:
             return ""
+        works = spec.when.works
+        assert self._proxy and self._apps and works
+        silent, unstable, steps = self._silent(spec, works.app), self._apps.unstable(works.app), self._proxy.steps()
+        of_each = [
+            f"{name} {'fetched nothing since' if name in silent else 'fetches'}, its last step was "
+            f"{steps.get(name, 'none')}"
+            for name in self._apps.expected(works.app)
+        ]
+        lacking = "; ".join([*([unstable] if unstable else []), *of_each])
         return (
             f"{works.app} did not work again after {works.after}: {lacking}; see what its instances wait for in logs/, "
             "or raise limits.drive"
         )
-
-    def _lacks(self, app: str, silent: list[str]) -> str:
-        """Return what keeps an application from its work; empty if nothing does. silent: instances without a fetch.
-
-        A group in a rebalance waits for a member that does not join: the last step of each instance says which one.
-        """
-        assert self._proxy and self._apps
-        unstable = self._apps.unstable(app)
-        if not (silent or unstable):
-            return ""
-        steps = self._proxy.steps()
-        of_each = [
-            f"{name} {'fetched nothing since' if name in silent else 'fetches'}, its last step was "
-            f"{steps.get(name, 'none')}"
-            for name in self._apps.expected(app)
-        ]
-        return "; ".join([*([unstable] if unstable else []), *of_each])

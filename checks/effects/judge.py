@@ -338,7 +338,7 @@ class _Singles(_Judged):
         return self._with_behind(judged)
 
     def _left_out(self) -> frozenset[int]:
-        """Return the samples of which no input has an effect, though other inputs of the same partitions have some.
+        """Return the samples that lead to no effect, though other inputs of the same partitions have some.
 
         A fault hits inputs by their time or their place, and never each one from a sample.
         """

@@ -122,8 +122,8 @@ SERVICE = """
 import json, os
 from confluent_kafka import Consumer, Producer
 
-address = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}
-consumer = Consumer({**address, "group.id": "billing", "auto.offset.reset": "earliest"})
+address = {{"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}}
+consumer = Consumer({{**address, "group.id": "billing", "auto.offset.reset": "earliest"}})
 producer = Producer(address)
 consumer.subscribe(["orders"])
 while True:
@@ -131,22 +131,33 @@ while True:
         if message.error():
             raise SystemExit(message.error())
         order = json.loads(message.value())
-        producer.produce("invoices", json.dumps({"invoice": {"for": order["order_id"]}}))
-        if order["amount"] > 10:
-            producer.produce("audits", message.value())
-        producer.produce("totals", json.dumps({"last": order["amount"]}))
+        {work}
     producer.flush()
+"""
+
+
+def init(tmp_path, work, *options):
+    """Run `init` with a service that does this for each order; return how it ended, and where it writes."""
+    (tmp_path / "service.py").write_text(SERVICE.format(work="\n        ".join(work.strip().splitlines())))
+    (tmp_path / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 40}\n')
+    save, runs = tmp_path / "mine.yaml", tmp_path / "runs"
+    asked = ["--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs, *options]
+    ended = chaos("init", *asked, "--", sys.executable, tmp_path / "service.py")
+    assert ended.code == 0, ended.err
+    return ended, save, runs
+
+
+BILLING = """
+producer.produce("invoices", json.dumps({"invoice": {"for": order["order_id"]}}))
+if order["amount"] > 10:
+    producer.produce("audits", message.value())
+producer.produce("totals", json.dumps({"last": order["amount"]}))
 """
 
 
 @pytest.mark.kafka
 def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path):
-    (tmp_path / "service.py").write_text(SERVICE)
-    (tmp_path / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 40}\n')
-    save, runs = tmp_path / "mine.yaml", tmp_path / "runs"
-    asked = ["--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs]
-    ended = chaos("init", *asked, "--", sys.executable, tmp_path / "service.py")
-    assert ended.code == 0, ended.err
+    ended, save, runs = init(tmp_path, BILLING)
     made = yaml.safe_load(save.read_text())
     assert [topic["name"] for topic in made["topics"]] == ["orders", "audits", "invoices"]
     assert (made["apps"][0]["reads"], made["apps"][0]["group"]) == (["orders"], "billing")
@@ -159,41 +170,23 @@ def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path):
     assert "no effect: totals, no place in its records has the id of an input" in ended.err
     assert "# What is broken, one after another" in save.read_text()
     assert left_running(runs) == [] and not list(runs.glob("look-*"))
-    again = chaos("init", *asked, "--", "x")
+    again = chaos("init", "--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs, "--", "x")
     assert again.code == 2 and f"{save} exists" in again.err
 
 
 FILTER = """
-import json, os
-from confluent_kafka import Consumer, Producer
-
-address = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}
-consumer = Consumer({**address, "group.id": "filter", "auto.offset.reset": "earliest"})
-producer = Producer(address)
-consumer.subscribe(["orders"])
-while True:
-    for message in consumer.consume(10, 0.1):
-        if message.error():
-            raise SystemExit(message.error())
-        order = json.loads(message.value())
-        if order["amount"] > 10:
-            producer.produce("large", json.dumps({"of": order["order_id"]}))
-        producer.produce("totals", json.dumps({"last": order["amount"]}))
-        producer.flush()
-        consumer.commit(message, asynchronous=False)
+if order["amount"] > 10:
+    producer.produce("large", json.dumps({"of": order["order_id"]}))
+producer.produce("totals", json.dumps({"last": order["amount"]}))
+producer.flush()
+consumer.commit(message, asynchronous=False)
 """
 
 
 @pytest.mark.kafka
 @pytest.mark.landing
 def test_a_topic_that_the_user_names_is_counted_too(tmp_path):
-    (tmp_path / "service.py").write_text(FILTER)
-    (tmp_path / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 40}\n')
-    save, runs = tmp_path / "mine.yaml", tmp_path / "runs"
-    asked = ["--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs]
-    named = ["--writes", "large", "--writes", "totals"]
-    ended = chaos("init", *asked, *named, "--", sys.executable, tmp_path / "service.py")
-    assert ended.code == 0, ended.err
+    ended, save, _ = init(tmp_path, FILTER, "--writes", "large", "--writes", "totals")
     made = yaml.safe_load(save.read_text())
     assert made["faults"][0]["when"] == {"wire": {"app": "service", **COMMITTED}}
     effects = made["effects"]

@@ -183,6 +183,7 @@ def test_a_fault_waits_until_each_instance_has_fetched_since_and_the_group_is_st
     recoveries = Recoveries(proxy, apps, two_faults().faults)
     before, healed = Progress(9.0, {}, {}), Progress(20.0, {}, {}, phases={("crash", "healed"): 12.0})
     assert recoveries.working(before) == set()
+    assert recoveries.overdue("stop") == "", "it waits for the heal of crash"
     proxy.counted["billing/1"] = {("", "Fetch request"): 10}
     assert recoveries.working(healed) == set(), "fetches before the heal count nothing"
     proxy.counted["billing/1"] = {("b", "Fetch request"): 11}
