@@ -32,6 +32,8 @@ PARTITIONS, REPLICAS, PRODUCER = 6, 3, "traffic"
 LOOK_PARTITIONS = 2
 INTERPRETERS = re.compile(r"python[\d.]*|node|ruby|perl|bash|sh|uv|npx|tsx|bun|deno|\{python\}")
 FORMATS = ("csv", "json", "jsonl", "parquet", "ndjson")
+MOST_OF_NAME = 60
+"""Characters up to which an effect has the names of all its topics."""
 PAUSE = "1s"
 """Least time between the heal of a fault and the next fault, which waits until the application works again."""
 FAULTS: dict[str, dict[str, Any]] = {
@@ -57,6 +59,7 @@ class Asked:
     command: Sequence[str]
     reads: Sequence[str]
     writes: Sequence[str]
+    """The topics with one record for each input; several with commas between them if it is in any one of them."""
     samples: Path
     id: str
     directory: Path
@@ -72,9 +75,9 @@ class Asked:
     """The templates, by the path that the file made from each one has in {files}."""
     ready: Mapping[str, str | int] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
-    """Where the id of the input is, by written topic; as in the input if left out."""
+    """Where the id of the input is, by what is written; as in the input if left out."""
     per: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """How many records an input of each sample has, by written topic; one if left out."""
+    """How many records an input of each sample has, by what is written; one if left out."""
     effects: Sequence[str] = ()
     """What each input leads to elsewhere, each as KIND=VALUE (`effect_of`)."""
     rate: str = "200/s"
@@ -202,8 +205,13 @@ def effects_of(asked: Asked) -> list[dict[str, Any]]:
     Raises `UsageError` for an effect that is not understood.
     """
     records = [
-        {"name": topic, "topic": topic, "id": asked.places.get(topic, asked.id), **_per(asked.per.get(topic))}
-        for topic in asked.writes
+        {
+            "name": _name_of_topics(topics := topics_in(text)),
+            "topic": topics if len(topics) > 1 else topics[0],
+            "id": asked.places.get(text, asked.id),
+            **_per(asked.per.get(text)),
+        }
+        for text in asked.writes
     ]
     found = {effect["name"]: effect for effect in records}
     for text in asked.effects:
@@ -212,6 +220,18 @@ def effects_of(asked: Asked) -> list[dict[str, Any]]:
         name = next(name for name in names if name not in found)
         found[name] = {**effect, "name": name}
     return list(found.values())
+
+
+def topics_in(text: str) -> list[str]:
+    """Return the topics of an effect, from a text with commas between them."""
+    return [topic for part in text.split(",") if (topic := part.strip())]
+
+
+def _name_of_topics(topics: Sequence[str]) -> str:
+    """Return a name for an effect: of its topics, or of the first one and how many others there are."""
+    if len(name := "-or-".join(topics)) <= MOST_OF_NAME or len(topics) == 1:
+        return name
+    return f"{topics[0][:200]}-or-{'another' if len(topics) == 2 else f'{len(topics) - 1}-others'}"
 
 
 class _InOneLine(list[int]):
@@ -237,6 +257,7 @@ def _per(numbers: Sequence[int] | None) -> dict[str, Any]:
 def effect_words(asked: Asked, topic: str) -> str:
     """Return how many records an input has in a written topic, and where its id is there."""
     numbers, where = asked.per.get(topic) or (1,), f"with its id at {asked.places.get(topic, asked.id)}"
+    topic = " or ".join(topics_in(topic))
     least, most = min(numbers), max(numbers)
     if least == most:
         return f"{'one record' if most == 1 else f'{most} records'} in {topic} for each input, {where}"
@@ -342,7 +363,7 @@ def look_of(asked: Asked) -> dict[str, Any]:
 
 
 def _topics(asked: Asked, partitions: int, replicas: int) -> list[dict[str, Any]]:
-    names = dict.fromkeys([*asked.reads, *asked.writes])
+    names = dict.fromkeys([*asked.reads, *(topic for text in asked.writes for topic in topics_in(text))])
     return [{"name": name, "partitions": partitions, "replication_factor": replicas} for name in names]
 
 

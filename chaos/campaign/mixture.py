@@ -232,7 +232,9 @@ class Mixer:
         scenario = self.subject.scenario
         if app is not None:
             own = (one for one in scenario.apps if one.name == app)
-            return {topic for one in own for topic in one.reads}, {e.topic for e in scenario.effects if e.topic}
+            return {topic for one in own for topic in one.reads}, {
+                topic for e in scenario.effects for topic in e.topics
+            }
         names = [topic.name for topic in scenario.topics]
         reads = {topic for reader in scenario.readers for topic in reader.topics_among(names)}
         return reads, {topic for producer in scenario.producers for topic in producer.written}

@@ -96,6 +96,10 @@ def _without_consumer(trigger: Raw, consumers: set[tuple[str, str | None]]) -> R
     return {"acked": trigger["delivered"]["records"]} if by and not by & consumers else trigger
 
 
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
 def tidy(raw: Raw) -> Raw:
     """Remove empty lists, unused topics, and the expectations of removed groups."""
     used = {entry.get("topic") for entry in raw.get("producers", [])} | {
@@ -103,7 +107,8 @@ def tidy(raw: Raw) -> Raw:
     }
     readers = [*raw.get("consumers", []), *raw.get("processors", [])]
     used |= {topic for entry in raw.get("apps", []) for topic in entry.get("reads", [])}
-    used |= {effect.get(key) for effect in raw.get("effects", []) for key in ("topic", "of")}
+    for effect in raw.get("effects", []):
+        used |= {effect.get("of"), *_listed(effect.get("topic"))}
     if not any("pattern" in entry for entry in readers):
         used |= {topic for entry in readers for topic in entry.get("topics", [])}
         used |= {str(v).rpartition("/")[0] or v for f in raw.get("faults", []) for v in f["target"].values()}

@@ -158,7 +158,10 @@ Reads = Annotated[
 ]
 Writes = Annotated[
     list[str] | None,
-    typer.Option(help="A topic that gets one record for each input; seen in a first run if left out."),
+    typer.Option(
+        help="A topic that gets one record for each input; with commas, several of which any one gets it. Seen in a "
+        "first run if left out."
+    ),
 ]
 Effects = Annotated[
     list[str] | None,

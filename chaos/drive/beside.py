@@ -6,7 +6,7 @@ Each is deployed in its own directory below the run (`Run.beside`), with its own
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -131,11 +131,11 @@ class Others:
             except ClusterError as e:
                 raise ClusterError(f"cluster {name}: {e}") from None
 
-    def records(self, cluster: str, topic: str) -> tuple[int, bool]:
-        """Return the sum of the end offsets of a topic, as far as answered, and whether a transaction is open there."""
+    def records(self, cluster: str, topics: Collection[str]) -> tuple[int, bool]:
+        """Return the sum of the end offsets of topics, as far as answered, and whether a transaction is open there."""
         client = self._clients[cluster]
         metadata = client.metadata()
-        partitions = [p for p in metadata.partitions if p.topic == topic] if metadata else []
+        partitions = [p for p in metadata.partitions if p.topic in topics] if metadata else []
         return total(client, partitions)
 
     def unhealthy(self) -> list[str]:

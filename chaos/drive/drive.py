@@ -498,10 +498,10 @@ def _by_reader(scenario: Scenario, progress: Progress) -> dict[str, int]:
 
 
 def _records(kafka: Kafka, observer: Observer, others: beside.Others, effect: Effect) -> tuple[int, bool]:
-    """Return the sum of the end offsets of an effect's topic, as far as answered, and whether a transaction is open."""
+    """Return the sum of the end offsets of its topics, as far as answered, and whether a transaction is open in one."""
     if effect.cluster != PRIMARY:
-        return others.records(effect.cluster, effect.topic or "")
-    return beside.total(kafka, observer.partitions([effect.topic or ""]))
+        return others.records(effect.cluster, effect.topics)
+    return beside.total(kafka, observer.partitions(effect.topics))
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

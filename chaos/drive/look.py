@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 
 from confluent_kafka import Message, Producer
@@ -21,7 +22,7 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import MetadataRequest
 
 from chaos.apps.supervisor import Applications
-from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, scalars, write_scenario
+from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, scalars, topics_in, write_scenario
 from chaos.drive import stages
 from chaos.effects.payload import Unreadable, decoder
 from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
@@ -58,6 +59,8 @@ WRITE_S = 20.0
 """Time for an application to write something after the first input, or after what it wrote last."""
 MOST_WRITE_S = 120.0
 """Time after which the look no longer waits for a slow application."""
+MOST_UNEVEN = 8
+"""Topics up to which it is tried which of them have a record for each input together."""
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
 COMMITTED_S = 6.0
@@ -72,11 +75,11 @@ MOST_RESTARTS = 3
 class Seen:
     """What an application does.
 
-    reads: the topics of its inputs. writes: by topic that has records with the ids of inputs, the place of the id.
-    per: how many records an input of each sample has there, by topic; one of each if left out. others: topics to which
-    it writes other things, each with the reason why it is no effect. group: its consumer group. grouped: whether it has
-    any, also if it is one of several. commits: whether it committed offsets outside a transaction; None
-    if it got no inputs.
+    reads: the topics of its inputs. writes: by topic that has records with the ids of inputs, or by several with commas
+    between them if an input has its records in any of them, the place of the id. per: how many records an input of each
+    sample has there; one of each if left out. others: topics to which it writes other things, each with the reason why
+    it is no effect. group: its consumer group. grouped: whether it has any, also if it is one of several. commits:
+    whether it committed offsets outside a transaction; None if it got no inputs.
     """
 
     reads: tuple[str, ...]
@@ -348,12 +351,14 @@ class _Look:
         writes: dict[str, str] = {}
         per: dict[str, tuple[int, ...]] = {}
         others: dict[str, str] = {}
-        for topic, records in sorted(written.items()):
+        uneven: dict[str, list[Message]] = {}
+        for topic, records in sorted(self._together(written).items()):
             place, numbers = place_of(records, ids), per_sample(records, ids, samples)
             if place and numbers:
                 writes[topic] = place
                 per |= {topic: numbers} if {*numbers} != {1} else {}
             elif place:
+                uneven[topic] = records
                 again = "another number each time for the same sample"
                 many = f"more than the {MOST_SAMPLES} samples up to which they are counted one by one"
                 others[topic] = (
@@ -363,6 +368,13 @@ class _Look:
                 others[topic] = "its records have the id of an input, but not as a field of JSON, the key or a header"
             else:
                 others[topic] = "no place in its records has the id of an input"
+        for topics in either_of(uneven, ids, samples):
+            records = [record for topic in topics for record in uneven[topic]]
+            place, numbers = place_of(records, ids), per_sample(records, ids, samples)
+            assert place and numbers
+            writes[",".join(topics)] = place
+            per |= {",".join(topics): numbers} if {*numbers} != {1} else {}
+            others = {topic: why for topic, why in others.items() if topic not in topics}
         if not writes:
             listed = "; ".join(f"{topic}: {why}" for topic, why in others.items())
             listed = listed or f"all that it writes is for inputs of {', '.join(reads[1:])}; name that one first"
@@ -372,6 +384,14 @@ class _Look:
                 "`effects`: `format` says how records are read, and `aggregate` compares sums of several inputs"
             )
         return Seen(reads, None, writes, per, others)
+
+    def _together(self, written: Mapping[str, list[Message]]) -> dict[str, list[Message]]:
+        """Return the records by topic, and together if --writes names several topics for an effect."""
+        found = dict(written)
+        for text in self._asked.writes:
+            if len(topics := topics_in(text)) > 1 and any(topic in found for topic in topics):
+                found[text] = [record for topic in topics for record in found.pop(topic, ())]
+        return found
 
     def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:
         (instance,) = apps.of(self._asked.app)
@@ -432,6 +452,24 @@ def per_sample(records: Sequence[Message], ids: Sequence[Id], samples: int) -> t
     if len(ids) < ROUNDS * samples or any(len(found) > 1 for found in numbers):
         return None
     return tuple(max(found) for found in numbers)
+
+
+def either_of(uneven: Mapping[str, Sequence[Message]], ids: Sequence[Id], samples: int) -> Iterator[tuple[str, ...]]:
+    """Yield the topics that together have a record for each input, or as many as its sample says: the fewest first.
+
+    A router writes each input to one of several topics: by a hash of its id, or to one for dead letters.
+
+    uneven: the records of topics in which the same sample has another number each time.
+    """
+    if len(uneven) > MOST_UNEVEN:
+        return
+    left = sorted(uneven, key=lambda topic: -len(uneven[topic]))
+    for size in range(2, len(left) + 1):
+        for topics in combinations(left, size):
+            records = [record for topic in topics for record in uneven[topic]]
+            if set(topics) <= {*left} and per_sample(records, ids, samples):
+                left = [topic for topic in left if topic not in topics]
+                yield topics
 
 
 def _numbers_differ(written: Mapping[str, Sequence[Message]], ids: Sequence[Id]) -> bool:

@@ -44,7 +44,7 @@ from chaos.scenario.mistakes import Source
 from chaos.setup import apps as setup_apps
 from chaos.setup.effects import Effect
 from chaos.setup.model import Features
-from chaos.setup.names import Bootstrap, ClientName, TopicName
+from chaos.setup.names import Bootstrap, ClientName, PlainName, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Rate, Release, Size
 
@@ -117,7 +117,7 @@ class Program(setup_apps.App):
     id: str = Field("", description="JSONPath of what identifies an input; a field of the samples if left out")
     writes: list[TopicName] = Field([], description="topics that get a record for each input, with its id there")
     effects: list[Effect] = Field([], description="or what each input leads to, as `effects` of a scenario")
-    expect: dict[ClientName, EffectBound] = Field({}, description="bounds of effects, as in `expect.effects`")
+    expect: dict[PlainName, EffectBound] = Field({}, description="bounds of effects, as in `expect.effects`")
 
     @model_validator(mode="after")
     def _has_effects(self) -> Self:

@@ -68,8 +68,8 @@ def _strict(given: Bound) -> Bound:
 
 def _removed(scenario: Scenario, effect: Effect) -> list[str]:
     """Return the faults that remove effects: to the contract, no record of a deleted topic is lost."""
-    removing, topic = having(scenario.faults, "deletes", "recreates"), effect.topic
-    here = [f for f in removing if topic is not None and (f.cluster, topic_of(f)) == (effect.cluster, topic)]
+    removing = having(scenario.faults, "deletes", "recreates")
+    here = [f for f in removing if f.cluster == effect.cluster and topic_of(f) in effect.topics]
     return [f"{f.name} removes effects" for f in here]
 
 
@@ -83,11 +83,12 @@ def costs(scenario: Scenario) -> dict[str, list[str]]:
 
 
 def ideal(scenario: Scenario) -> Scenario:
-    """Return the scenario with a processor in place of the application of each effect.
+    """Return the scenario with a processor in place of the application of each effect, and one for each of its topics.
 
     It is for the contract alone, and is not checked as a scenario that runs.
     """
-    processors = [_processor(scenario, effect, n) for n, effect in enumerate(scenario.effects, 1)]
+    written = [(effect, to) for effect in scenario.effects for to in effect.topics or [_TARGET]]
+    processors = [_processor(scenario, effect, to, n) for n, (effect, to) in enumerate(written, 1)]
     replicas = min(3, scenario.cluster.brokers)
     target = Topic(name=_TARGET, partitions=1, replication_factor=replicas)
     changes = {
@@ -100,7 +101,7 @@ def ideal(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update=changes)
 
 
-def _processor(scenario: Scenario, effect: Effect, number: int) -> Processor:
+def _processor(scenario: Scenario, effect: Effect, to: str, number: int) -> Processor:
     topic = input_topic(scenario, effect)
     app = next((app for app in scenario.apps if topic in app.reads), next(iter(scenario.apps), None))
     name = app.name if app else _UNNAMED
@@ -108,7 +109,7 @@ def _processor(scenario: Scenario, effect: Effect, number: int) -> Processor:
         name=f"{name}-{number}",
         group=(app.group if app else None) or name,
         topics=[topic],
-        to=effect.topic or _TARGET,
+        to=to,
         consumer_config=READER,
     )
 

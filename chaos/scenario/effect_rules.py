@@ -135,9 +135,11 @@ def _bound_problems(where: str, effect: Effect, bound: EffectBound) -> Iterator[
 
 def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
     topics = {topic.name for topic in setup.topics}
-    if effect.own_topic is not None:
-        own = {topic.name for topic in setup.topics if topic.cluster == PRIMARY}
-        yield from unknown(f"{where}.topic", effect.own_topic, "topics", own)
+    own = {topic.name for topic in setup.topics if topic.cluster == PRIMARY}
+    for topic in effect.own_topics:
+        yield from unknown(f"{where}.topic", topic, "topics", own)
+    if len(effect.topics) > len({*effect.topics}):
+        yield f"{where}.topic: {', '.join(effect.topics)} has a topic twice; leave one out"
     if not (with_ids := topics_with_ids(setup)):
         return
     rows, of = {p.name for p in setup.producers if p.rows}, _named(setup, effect)
@@ -147,8 +149,8 @@ def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
         yield f"{where}.of: no producer writes inputs with ids to {of}; give value.id to its producer"
     elif of is None and len(with_ids) > 1:
         yield f"{where}.of: name the topic of the inputs, because several have ids ({', '.join(with_ids)})"
-    elif effect.own_topic == (of or with_ids[0]):
-        yield f"{where}.topic: {effect.topic} is the topic of the inputs too; an effect is something else"
+    elif (inputs := of or with_ids[0]) in effect.own_topics:
+        yield f"{where}.topic: {inputs} is the topic of the inputs too; an effect is something else"
     if effect.app is not None:
         yield from database_problems(f"{where}.sql", setup, effect.app)
     if (of or with_ids[0]) in rows and (effect.equals or effect.aggregate):

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.setup.names import ClientName, GroupId, Spelled, TopicName
+from chaos.setup.names import ClientName, GroupId, PlainName, Spelled, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Percent
 
@@ -173,7 +173,7 @@ class _Contract(Strict):
         "reported an error with this text; with a minimum, a client may end with such an error",
     )
 
-    effects: dict[ClientName, EffectBound] = Field(
+    effects: dict[PlainName, EffectBound] = Field(
         {}, description="by the name of an effect; one that is left out has no missing, duplicate, unexpected or wrong"
     )
     superseded: dict[TopicName, Count] = Field(

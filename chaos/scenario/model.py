@@ -184,7 +184,7 @@ class Scenario(Experiment):
         """The topics that an application may write to in a transaction that no ledger has."""
         if self.judged_on_wire:
             return frozenset()
-        return self.app_topics | {effect.own_topic for effect in self.effects if effect.own_topic}
+        return self.app_topics | {topic for effect in self.effects for topic in effect.own_topics}
 
     @property
     def compacted(self) -> frozenset[str]:

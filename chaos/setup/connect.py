@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from chaos.clients.java.traits import NEWEST
-from chaos.setup.names import ClientName
+from chaos.setup.names import PlainName
 from chaos.setup.placeholders import Text, as_text, placeholders
 from chaos.setup.triggers import Strict
 from chaos.units import Release
@@ -29,7 +29,7 @@ class Connect(Strict):
     Distributed workers of one application are one group. A standalone worker has its connectors in files.
     """
 
-    connectors: dict[ClientName, Config] = Field(
+    connectors: dict[PlainName, Config] = Field(
         min_length=1, description="settings of each connector by its name, such as connector.class and topics"
     )
     mode: Literal["distributed", "standalone"] = "distributed"

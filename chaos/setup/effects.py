@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from chaos.setup.names import PRIMARY, ClientName, TopicName
+from chaos.setup.names import PRIMARY, ClientName, PlainName, TopicName
 from chaos.setup.triggers import Strict, check_one_of
 from chaos.units import Duration, Percent
 from chaos.values.places import parse_path
@@ -203,11 +203,34 @@ class TextFormat(Strict):
 Format = Literal["json"] | Avro | Protobuf | TextFormat
 
 
+def _in_a_list(given: Any) -> Any:
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"{given!r} is neither a topic nor a list of topics")
+    return given
+
+
+def _as_given(topics: tuple[str, ...]) -> str | list[str]:
+    return topics[0] if len(topics) == 1 else list(topics)
+
+
+Topics = Annotated[
+    tuple[TopicName, ...],
+    Field(min_length=1),
+    BeforeValidator(_in_a_list, json_schema_input_type=TopicName | list[TopicName]),
+    PlainSerializer(_as_given),
+]
+"""A topic, or a list of topics."""
+
+
 class Effect(Strict):
     """What an application has to do for each input of a topic: exactly one of topic, sql, files, http, log."""
 
-    name: ClientName
-    topic: TopicName | None = Field(None, description="a record of this topic, read as read_committed")
+    name: PlainName
+    topic: Topics | None = Field(
+        None, description="a record of this topic, or of any one of a list of topics, read as read_committed"
+    )
     cluster: ClientName = Field(PRIMARY, description="topic: the cluster that has it; of another, any topic")
     sql: Database | None = Field(
         None,
@@ -280,9 +303,11 @@ class Effect(Strict):
             yield from ["by: goes with aggregate"] if self.by != "key" else ()
             if self.value is not None and (self.equals is None or self.copied):
                 yield "value: goes with equals or aggregate, and not with a whole record"
-            if self.copied and (self.topic is None or self.per != PerInput()):
-                yield "equals: a copy of a record is one record of a topic"
+            if self.copied and (len(self.topics) != 1 or self.per != PerInput()):
+                yield "equals: a copy of a record is one record of one topic"
             return
+        if len(self.topics) > 1:
+            yield "topic: goes without a list here, because the last record of a key has the aggregate"
         if not (match := _AGGREGATE.fullmatch(self.aggregate)) or bool(match[2]) == (match[1] == "count"):
             yield f"aggregate: {self.aggregate!r} is not understood; write sum($.amount), min, max, or count()"
         elif match[1] != "count":
@@ -385,7 +410,9 @@ class Effect(Strict):
             return f"logs/{self.log.app}-*.log"
         if self.http is not None:
             return f"the calls of {self.http.path}"
-        return f"topic {self.topic}{self.elsewhere}" if self.topic else f"{self.files}"
+        if self.topics:
+            return f"{'topic' if len(self.topics) == 1 else 'topics'} {', '.join(self.topics)}{self.elsewhere}"
+        return f"{self.files}"
 
     @property
     def elsewhere(self) -> str:
@@ -393,9 +420,14 @@ class Effect(Strict):
         return "" if self.cluster == PRIMARY else f" of cluster {self.cluster}"
 
     @property
-    def own_topic(self) -> str | None:
-        """The topic of the first cluster that it is read from, if it is."""
-        return self.topic if self.cluster == PRIMARY else None
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it is read from: each effect is a record of one of them. None if it is elsewhere."""
+        return self.topic or ()
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The topics of the first cluster that it is read from."""
+        return self.topics if self.cluster == PRIMARY else ()
 
     def placed_in(self, folder: Path) -> Effect:
         """Return the effect with absolute paths; relative ones are those in the folder of the scenario."""

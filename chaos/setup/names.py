@@ -156,6 +156,9 @@ ClientName = Annotated[
 ]
 """The name of a client entry. It fits into the header of every record."""
 
+PlainName = Annotated[str, Spelled(r"^[A-Za-z0-9._-]{1,249}$", f"1 to 249 {_PLAIN}")]
+"""A name that no record carries: of an effect, which may have the name of its topic, or of a connector."""
+
 PRIMARY = "primary"
 """The name of the first cluster of a run."""
 

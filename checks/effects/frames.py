@@ -23,8 +23,8 @@ class Story:
         cause = OF_SHARES.get(cause, cause) if self.shared else cause
         return {"frames": self.frames, "ending": ending, "cause": cause, "library": library}
 
-    def __init__(self, finding: Row, facts: Facts, output: str) -> None:
-        self.finding, self.facts, self.output, self.at = finding, facts, output, finding["offset"]
+    def __init__(self, finding: Row, facts: Facts, outputs: Sequence[str]) -> None:
+        self.finding, self.facts, self.outputs, self.at = finding, facts, outputs, finding["offset"]
         self.frames: list[Row] = []
         self.instances: list[str] = []
         self.shared = False

@@ -287,12 +287,12 @@ class _Singles(_Judged):
 
     def _others(self) -> list[str]:
         """Return the producers of other inputs, if their effects may be here too, as none is said to be elsewhere."""
-        scenario, here = self.tables.resolved.scenario, (self.effect.cluster, self.effect.topic)
+        scenario, here = self.tables.resolved.scenario, _places(self.effect)
         places = defaultdict[str, set[tuple[str, str | None]]](set)
         for effect in scenario.effects:
-            places[input_topic(scenario, effect)].add((effect.cluster, effect.topic))
+            places[input_topic(scenario, effect)] |= _places(effect)
         others = [p for p in producers_with_ids(scenario) if self.topic not in p.inputs and not self.effect.copied]
-        return [p.name for p in others if any(not places[name] or here in places[name] for name in p.inputs)]
+        return [p.name for p in others if any(not places[name] or here & places[name] for name in p.inputs)]
 
     def _due(self) -> Column:
         """Return how many effects an input must have, by its seq."""
@@ -451,6 +451,11 @@ def _behind(at_us: int, due: Column) -> tuple[Column, Column]:
     sure = acked & ((F.col("effects") < due) | F.coalesce(F.col("after_us") > at_us, F.lit(False)))
     maybe = acked & ~sure & F.coalesce(F.col("at_us") > at_us, F.lit(True))
     return F.coalesce(sure, F.lit(False)), F.coalesce(maybe, F.lit(False))
+
+
+def _places(effect: Effect) -> set[tuple[str, str | None]]:
+    """Return the places of an effect: cluster and topic, without a topic if it is elsewhere."""
+    return {(effect.cluster, topic) for topic in effect.topics or [None]}
 
 
 def _in_order(rows: DataFrame) -> DataFrame:

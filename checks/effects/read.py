@@ -193,10 +193,10 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, first: Endpoint, ot
     """Return the parts to read."""
     plan = Plan()
     effects = resolved.scenario.effects
-    ranges = _ranges(run, first.bootstrap, {e.own_topic for e in effects if e.own_topic is not None}, first.platform)
+    ranges = _ranges(run, first.bootstrap, {topic for e in effects for topic in e.own_topics}, first.platform)
     places = {PRIMARY: _Topics(first.bootstrap, first.platform, ranges)}
     for name, other in others.items():
-        topics = {e.topic for e in effects if e.cluster == name and e.topic is not None}
+        topics = {topic for e in effects if e.cluster == name for topic in e.topics}
         topics |= {topic.name for topic in resolved.scenario.topics if topic.cluster == name}
         found = _existing(other.bootstrap, sorted(topics), other.platform)
         places[name] = _Topics(other.bootstrap, other.platform, found)
@@ -204,8 +204,8 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, first: Endpoint, ot
     for effect in resolved.scenario.effects:
         try:
             parts, weight = _parts_of(spark, run, effect, hidden)
-            if effect.topic is not None:
-                parts = [replace(part, hidden=hidden) for part in places[effect.cluster].parts(effect, effect.topic)]
+            for topic in effect.topics:
+                parts += [replace(part, hidden=hidden) for part in places[effect.cluster].parts(effect, topic)]
             plan.parts += parts
             plan.weight += weight
             if effect.compares:

@@ -195,6 +195,11 @@ class Facts:
         """Return whether a fetch is one of an instance, in a certain incarnation."""
         return row["instance"] == instance and self.life(instance, row["answered_us"]) == life
 
+    def failed_sends(self, topics: Sequence[str], instance: str) -> list[Row]:
+        """Return the sends of an instance to topics that failed for good, in their order."""
+        rows = [row for topic in topics for row in self.failed.get((topic, instance), ())]
+        return sorted(rows, key=lambda row: row["asked_us"])
+
     def end(self, instance: str, at_us: int) -> Life | None:
         """Return the incarnation at a time, if it ended before the run did."""
         life = self.life(instance, at_us)

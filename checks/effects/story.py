@@ -116,9 +116,9 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
             row["ending"] = UNSEEN
         return
     inputs = [SUMMED | {"topic": row["topic"]} | of_key for row in sums for of_key in row["inputs"]]
-    effects = {e.name: e.own_topic for e in resolved.scenario.effects}
+    effects = {e.name: e.own_topics for e in resolved.scenario.effects}
     apps = [app.name for app in resolved.scenario.apps]
-    wire = Wire(spark, run, [*chosen, *inputs], [topic for topic in effects.values() if topic], apps)
+    wire = Wire(spark, run, [*chosen, *inputs], [topic for topics in effects.values() for topic in topics], apps)
     changing = {fault.kind for fault in resolved.scenario.faults if fault.kind in CHANGING}
     copies = frozenset(effect.name for effect in resolved.scenario.effects if effect.copied)
     replaced = replaced_of(resolved.scenario, ledger_rows(run, "faults", TABLES["faults"].names))
@@ -136,11 +136,11 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     )
     seen = wire.seen()
     for row, of_row in zip(chosen, seen, strict=False):
-        row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
+        row.update(tell(row, of_row, facts, effects[row["effect"]]))
     of_inputs = iter(zip(inputs, seen[len(chosen) :], strict=True))
     for row in sums:
         of_key = list(islice(of_inputs, len(row["inputs"])))
-        row.update(tell_sum(row, of_key, facts, effects[row["effect"]] or ""))
+        row.update(tell_sum(row, of_key, facts, effects[row["effect"]]))
 
 
 def _altered(facts: Facts) -> str:
@@ -148,13 +148,13 @@ def _altered(facts: Facts) -> str:
     return "lost_place" if facts.only_doubled else "altered"
 
 
-def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
-    """Return the story of a finding. output: the topic of the effect, if it has one."""
+def tell(finding: Row, seen: Seen, facts: Facts, outputs: Sequence[str]) -> Row:
+    """Return the story of a finding. outputs: the topics of the effect, if it has any."""
     if finding.get("effect") in facts.outside:
         facts = facts.of(finding["effect"])
         seen = replace(seen, fetches=[row for row in seen.fetches if app_of(row["instance"]) not in facts.mirrors])
-    story = Story(finding, facts, output)
-    fetches, commits, readers = _of_writers(seen, facts, output)
+    story = Story(finding, facts, outputs)
+    fetches, commits, readers = _of_writers(seen, facts, outputs)
     if finding["kind"] == "missing":
         ending, cause = _missing(story, fetches, commits, seen)
     elif finding["kind"] == "duplicate":
@@ -170,16 +170,16 @@ def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
     return story.result(ending, cause)
 
 
-def _of_writers(seen: Seen, facts: Facts, output: str) -> tuple[list[Row], list[Row], set[str]]:
+def _of_writers(seen: Seen, facts: Facts, outputs: Sequence[str]) -> tuple[list[Row], list[Row], set[str]]:
     """Return fetches and commits of the applications that may write the effect, and their names."""
     readers = {app_of(r["instance"]) for r in (*seen.fetches, *seen.commits)}
-    writers = {name.partition("/")[0] for name in facts.writers.get(output, ())}
+    writers = {app_of(name) for output in outputs for name in facts.writers.get(output, ())}
     readers = readers & writers or readers
     fetches, commits = ([r for r in rows if app_of(r["instance"]) in readers] for rows in (seen.fetches, seen.commits))
     return fetches, commits, readers
 
 
-def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, output: str) -> Row:
+def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, outputs: Sequence[str]) -> Row:
     """Return the story of a wrong sum: which of its inputs are in it twice, or not at all, if their amounts say so.
 
     inputs: of its key, with what was seen of each. An input that was fetched twice may have been counted once, so only
@@ -193,13 +193,13 @@ def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, out
         return {"why": "they are the same number" if not difference else "one of them is no number"}
     twice, never, lost, once = [], [], [], 0
     for of_key, seen in inputs:
-        fetches, commits, readers = _of_writers(seen, facts, output)
+        fetches, commits, readers = _of_writers(seen, facts, outputs)
         if len(readers) > 1:
             return {"why": f"{' and '.join(sorted(readers))} read its inputs, and which makes it is not seen"}
         if any(row.get("made") for row in fetches):
             return {"why": "a fault of the run had changed an answer with its inputs", "cause": "altered"}
-        again = _duplicate(Story(of_key, facts, output), fetches, commits, replace(seen, writes=[]))[1]
-        left = _missing(Story(of_key, facts, output), fetches, commits, seen)[1]
+        again = _duplicate(Story(of_key, facts, outputs), fetches, commits, replace(seen, writes=[]))[1]
+        left = _missing(Story(of_key, facts, outputs), fetches, commits, seen)[1]
         ended = fetches and facts.end(fetches[-1]["instance"], fetches[-1]["answered_us"])
         twice += [_Part(of_key, seen, again)] if again in TWICE else []
         never += [_Part(of_key, seen, left)] if left in NEVER and again not in TWICE else []
@@ -208,7 +208,7 @@ def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, out
     by = f"{abs(difference):f} too {'much' if difference > 0 else 'little'}"
     whole = [parts for parts in (twice, never, lost) if sum(part.counted for part in parts) == difference]
     if parts := whole[0] if whole else _only(twice + never, difference):
-        told = _told(parts, len(inputs), by, facts, output)
+        told = _told(parts, len(inputs), by, facts, outputs)
         return told if len(whole) < 2 else told | {"cause": ""}
     if not (twice or never or lost) and once == len(inputs) and facts.certain:
         work = "the work makes another value of them, or passes over a failure"
@@ -245,11 +245,11 @@ def _only(parts: Sequence[_Part], difference: Decimal) -> list[_Part]:
     return [parts[i] for i in chosen] if number == 1 else []
 
 
-def _told(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, output: str) -> Row:
+def _told(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, outputs: Sequence[str]) -> Row:
     """Return the story of the first of the inputs that make a difference."""
     first = min(parts, key=lambda part: (part.of_key["partition"], part.of_key["offset"]))
-    story = Story(first.of_key, facts, output)
-    fetches, commits, _ = _of_writers(first.seen, facts, output)
+    story = Story(first.of_key, facts, outputs)
+    fetches, commits, _ = _of_writers(first.seen, facts, outputs)
     ending = ""
     if first.cause == "state_lost":
         story.fetch(fetches[-1], f"fetched by {fetches[-1]['instance']}")
@@ -332,11 +332,11 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
     until_us = later[0]["asked_us"] if later else None
     failed = [
         r
-        for r in story.facts.failed.get((story.output, instance), ())
+        for r in story.facts.failed_sends(story.outputs, instance)
         if own[-1]["answered_us"] <= r["asked_us"] and (until_us is None or r["asked_us"] <= until_us)
     ]
     if failed and (later or end is None):  # else its end explains it as well
-        story.write(failed[-1], f"a send of it to {story.output} failed ({error(failed[-1]['error'])})")
+        story.write(failed[-1], f"a send of it to {failed[-1]['topic']} failed ({error(failed[-1]['error'])})")
         return "it went on", "send_failed"
     replaced = story.facts.replaced.get(story.finding.get("effect", ""))
     if replaced and past["state"] == "ok" and past["answered_us"] <= replaced.at_us and (later or end is None):
@@ -409,7 +409,7 @@ def _duplicate(
             return f"no other fetch of it is seen{unseen}", ""
         alone = any(LEFT in where for where in story.finding["places"][:-1])
         again = "called_again" if alone else "done_twice"
-        return f"no member fetched it again{unseen}", "sent_twice" if story.output else again
+        return f"no member fetched it again{unseen}", "sent_twice" if story.outputs else again
     instance, from_us, to_us = first["instance"], first["answered_us"], second["answered_us"]
     if second.get("made") and (second["instance"], to_us) == (instance, from_us):
         return f"no other answer had it{unseen}", "given_twice"
@@ -513,9 +513,9 @@ def _unexpected(story: Story, finding: Row, fetches: Sequence[Row], writes: Sequ
         return ("it was fetched as read_uncommitted", "read_uncommitted") if aborted else ("", "")
     if writes:
         return "", "no_input"
-    if not story.output or not story.facts.certain:
+    if not story.outputs or not story.facts.certain:
         return "its write is not seen on the wire", ""
-    return f"no application of the run wrote it to {story.output}", "stranger"
+    return f"no application of the run wrote it to {' or '.join(story.outputs)}", "stranger"
 
 
 def _pair(facts: Facts, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[Row, Row | None]:

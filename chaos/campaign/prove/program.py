@@ -55,6 +55,7 @@ def _scenario(file: AppFile, program: Program, raw: Raw) -> Raw:
         raise UsageError(f"{file.origin('app')}: app.reads: name the topics that the program reads")
     effects = [e.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for e in program.effects]
     effects = effects or [{"name": name, "topic": name, "id": place, "of": reads[0]} for name in program.writes]
+    written = [topic for effect in program.effects for topic in effect.topics] or program.writes
     traffic = file.app.traffic or Traffic()
     folder = (file.path or Path()).parent.absolute()
     app = program.placed_in(folder).model_dump(mode="json", exclude=OWN, exclude_none=True, exclude_defaults=True)
@@ -64,7 +65,7 @@ def _scenario(file: AppFile, program: Program, raw: Raw) -> Raw:
     return {
         "title": f"{program.name} in a proof",
         "cluster": raw["cluster"],
-        "topics": list(_topics(reads, [e["topic"] for e in effects if "topic" in e], raw["topics"])),
+        "topics": list(_topics(reads, written, raw["topics"])),
         "producers": [_sender(n, topic, traffic, samples, place) for n, topic in enumerate(reads, 1)],
         "apps": [app],
         "effects": effects,

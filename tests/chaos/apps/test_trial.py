@@ -88,6 +88,24 @@ def asked(tmp_path, **more):
     return Asked(["python", "a.py"], ["in"], ["out"], samples, "$.id", tmp_path, **more)
 
 
+@pytest.mark.parametrize(
+    ("writes", "name"),
+    [
+        ("out", "out"),
+        ("com.acme.orders.validated-and-priced.v1", "com.acme.orders.validated-and-priced.v1"),
+        ("x" * 249, "x" * 249),
+        ("priced, dead", "priced-or-dead"),
+        (f"{'p' * 40},{'d' * 40}", f"{'p' * 40}-or-another"),
+        (f"{'p' * 249},{'d' * 249},q", f"{'p' * 200}-or-2-others"),
+    ],
+)
+def test_an_effect_has_the_name_of_its_topics(tmp_path, writes, name):
+    made = scenario_of(replace(asked(tmp_path), writes=[writes]))
+    (effect,) = parse(json.dumps(made), "x").effects
+    assert (effect.name, list(effect.topics)) == (name, [topic.strip() for topic in writes.split(",")])
+    assert [topic["name"] for topic in made["topics"]] == ["in", *effect.topics]
+
+
 def test_several_faults_in_one_option_are_refused_with_the_way_to_give_them(tmp_path):
     with pytest.raises(UsageError, match=r"only kill,leader: .*; --only names one fault, and may be repeated; there"):
         check_faults(asked(tmp_path, breaks=["kill,leader"]))

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from chaos.apps.trial import COMMITTED, Asked, effect_words, scenario_of, write_scenario
-from chaos.drive.look import Seen, all_committed, of_inputs, per_sample, place_of, proposed
+from chaos.drive.look import Seen, all_committed, either_of, of_inputs, per_sample, place_of, proposed
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.load import parse
+from chaos.scenario.load import load, parse
 from chaos.setup.effects import PerInput
 from tests.support.platform import chaos, left_running
 
@@ -69,6 +69,26 @@ def of(*ids):
 )
 def test_the_number_of_records_of_an_input_is_believed_if_each_input_of_its_sample_has_it(records, samples, per):
     assert per_sample(records, ["a", "b", "c", "d"], samples) == per
+
+
+@pytest.mark.parametrize(
+    ("uneven", "found"),
+    [
+        ({"one": of("a"), "two": of("b", "c", "d")}, [("two", "one")]),  # by a hash of the id
+        ({"one": of("a"), "two": of("b", "c")}, []),  # nothing for an input from the second sample
+        ({"one": of("a", "b"), "two": of("b", "c", "d")}, []),  # one input leads to both
+        ({"log": of("b"), "one": of("a", "c"), "two": of("b", "d")}, [("one", "two")]),
+        (
+            {"one": of("a"), "two": of("b", "c", "d"), "x": of("a", "b", "c"), "y": of("d")},
+            [("two", "one"), ("x", "y")],
+        ),
+        ({"one": of("a"), "two": of("c")}, [("one", "two")]),  # a filter by the sample before a router by the id
+        ({"one": of("a")}, []),
+        ({}, []),
+    ],
+)  # fmt: skip
+def test_topics_that_have_one_record_for_each_input_together_are_one_effect(uneven, found):
+    assert [*either_of(uneven, ["a", "b", "c", "d"], 2)] == found
 
 
 def test_records_for_inputs_of_other_topics_do_not_count():
@@ -181,6 +201,26 @@ producer.produce("totals", json.dumps({"last": order["amount"]}))
 producer.flush()
 consumer.commit(message, asynchronous=False)
 """
+
+
+ROUTER = """
+where = "com.acme.orders.priced.v1" if zlib.crc32(order["order_id"].encode()) % 3 else "dead-letters"
+producer.produce(where, json.dumps({"of": order["order_id"]}))
+producer.produce("audits", message.value())
+producer.flush()
+consumer.commit(message, asynchronous=False)
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.landing
+@pytest.mark.parametrize("options", [(), ("--writes", "dead-letters,com.acme.orders.priced.v1", "--writes", "audits")])
+def test_a_router_writes_each_input_to_any_one_of_its_topics(tmp_path, options):
+    ended, save, _ = init(tmp_path, "import zlib\n" + ROUTER, *options)
+    topics = ["dead-letters", "com.acme.orders.priced.v1"] if options else ["com.acme.orders.priced.v1", "dead-letters"]
+    effects = {tuple(effect.topics): effect.id for effect in load(save).effects}
+    assert effects == {("audits",): "$.order_id", tuple(topics): "$.of"}
+    assert f"effect: one record in {' or '.join(topics)} for each input, with its id at $.of" in ended.err
 
 
 @pytest.mark.kafka

@@ -51,6 +51,16 @@ def test_a_fault_takes_the_promise_of_exactly_these_kinds(fault: dict[str, Any],
     assert not_promised(fault) == kinds
 
 
+@pytest.mark.parametrize(
+    ("topics", "kinds"), [("invoices", set()), (["invoices", "dead"], {"missing"}), (["invoices", "x"], set())]
+)
+def test_an_effect_in_several_topics_has_the_promise_of_the_weakest(topics: Any, kinds: set[str]) -> None:
+    known = [{"name": name} for name in ("orders", "invoices", "dead", "x")]
+    (effect,) = raw_of(load_subject("app-commit-order", "after", seed=7).scenario)["effects"]
+    fault = {"kind": "topic.delete", "target": {"topic": "dead"}}
+    assert not_promised(fault, topics=known, effects=[effect | {"topic": topics}]) == kinds
+
+
 def test_the_reasons_name_the_fault() -> None:
     (first, *_) = costs(scenario({"kind": "log.truncate", "target": {"isr_of": "invoices/0"}}))["missing"]
     assert "f0 (log.truncate)" in first

@@ -49,7 +49,7 @@ def test_options_change_the_cluster_primary():
 
 def test_an_effect_may_be_in_a_topic_of_the_same_name_as_the_inputs_in_another_cluster():
     effect = made().effects[0]
-    assert (effect.own_topic, effect.describe()) == (None, "topic orders of cluster dr")
+    assert (effect.own_topics, effect.describe()) == ((), "topic orders of cluster dr")
     assert made().app_topics == frozenset()
 
 
@@ -91,7 +91,7 @@ def test_an_effect_may_be_in_a_topic_of_the_same_name_as_the_inputs_in_another_c
         ({"effect": "topic: x, cluster: b"}, "effects[0].cluster: 'b' is not one of the clusters"),
         ({"effect": "topic: orders"}, "effects[0].topic: orders is the topic of the inputs too"),
         ({"effect": "files: x, cluster: dr"}, "cluster: is for a topic"),
-        ({"effect": "files: x, equals: record"}, "equals: a copy of a record is one record of a topic"),
+        ({"effect": "files: x, equals: record"}, "equals: a copy of a record is one record of one topic"),
         ({"effect": f"{EFFECT}, equals: record, per: {{input: 2}}"}, "equals: a copy of a record is one record"),
         ({"effect": f"{EFFECT}, equals: record, value: $.a"}, "value: goes with equals or aggregate, and not with"),
     ],

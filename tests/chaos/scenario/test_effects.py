@@ -27,6 +27,41 @@ def test_an_effect_is_read_with_its_defaults():
     assert (effect.source, effect.per.input, effect.settle) == ("topic", 1, None)
 
 
+@pytest.mark.parametrize("name", ["com.acme.orders.validated-and-priced.v1", "_out", "x" * 249])
+def test_an_effect_may_have_the_name_of_any_topic(name):
+    text = TEXT.replace("{name: invoices}", f"{{name: {name}}}")
+    effect = f"{{name: {name}, topic: {name}, id: $.id}}"
+    (read,) = parse(text % (effect, f"{name}: {{missing: 0}}"), "m.yaml").effects
+    assert (read.name, read.topics) == (name, (name,))
+
+
+SEVERAL = TEXT.replace("{name: invoices}", "{name: invoices}, {name: dead}")
+
+
+def test_an_effect_may_be_in_any_one_of_several_topics():
+    (effect,) = parse(SEVERAL % ("{name: e, topic: [invoices, dead], id: $.id}", ""), "m.yaml").effects
+    assert effect.topics == effect.own_topics == ("invoices", "dead")
+    assert effect.describe() == "topics invoices, dead"
+
+
+@pytest.mark.parametrize(
+    ("effect", "message"),
+    [
+        ("{name: e, topic: [invoices, deed], id: $.a}", "'deed' is not one of the topics"),
+        ("{name: e, topic: [invoices, orders], id: $.a}", "orders is the topic of the inputs too"),
+        ("{name: e, topic: [dead, dead], id: $.a}", "dead, dead has a topic twice"),
+        ("{name: e, topic: [], id: $.a}", "effects[0].topic: is empty; give at least 1"),
+        ("{name: e, topic: {a: 1}, id: $.a}", "effects[0].topic: {'a': 1} is neither a topic nor a list of topics"),
+        ("{name: e, topic: ['a b', dead], id: $.a}", "effects[0].topic[0]: 'a b' does not fit"),
+        ("{name: e, topic: [invoices, dead], id: key, equals: record}", "is one record of one topic"),
+        ("{name: e, topic: [invoices, dead], id: key, aggregate: sum($.a)}", "topic: goes without a list here"),
+    ],
+)
+def test_a_mistake_in_a_list_of_topics_is_one_line(effect, message):
+    lines = refused(effect, text=SEVERAL)
+    assert len(lines) == 1 and lines[0].strip().startswith("m.yaml:5: ") and message in lines[0]
+
+
 @pytest.mark.parametrize(
     ("effect", "message"),
     [

@@ -87,7 +87,7 @@ def test_on_an_existing_cluster_a_producer_of_rows_has_no_prefix():
     found = scenario(effect=", of: shop")
     with_prefix = prefixed(found, "aftershock-r-0a1b2c-")
     (effect,) = with_prefix.effects
-    assert effect.topic == "aftershock-r-0a1b2c-changes"
+    assert effect.topics == ("aftershock-r-0a1b2c-changes",)
     assert input_topic(with_prefix, effect) == input_topic(found, found.effects[0]) == "shop"
 
 

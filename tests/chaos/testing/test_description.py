@@ -41,7 +41,7 @@ def test_a_test_is_a_scenario_with_its_faults_one_after_another(kafka, tmp_path)
     assert (crash.kind, crash.target.app, crash.when.works.after) == ("app.kill", "app/1", f"{leader.name}.healed + 1s")
     assert (slow.target.app, slow.latency, slow.heal.after) == ("app", 0.05, 4.0)
     (effect,) = scenario.effects
-    assert (effect.topic, effect.id, effect.of) == ("invoices", "$.order_id", "orders")
+    assert (effect.topics, effect.id, effect.of) == (("invoices",), "$.order_id", "orders")
     assert scenario.apps[0].directory == str(tmp_path) and scenario.apps[0].instances == 2
 
 

@@ -48,6 +48,7 @@ TWO = (
         ("", 0),  # nothing says where effects of users are
         (", {{name: both, of: users, topic: invoices, id: $.order_id}}", 0),
         (", {{name: mails, of: users, topic: mails, id: $.order_id}}", 1),  # there, and so not here
+        (", {{name: two, of: users, topic: [mails, invoices], id: $.order_id}}", 0),
     ],
 )
 def test_an_effect_of_an_input_of_another_topic_is_unexpected_only_if_it_belongs_elsewhere(

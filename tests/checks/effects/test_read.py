@@ -144,6 +144,21 @@ def test_a_topic_is_read_up_to_what_readers_of_committed_records_see(tmp_path, m
     ]
 
 
+def test_an_effect_of_several_topics_is_read_from_all(tmp_path, monkeypatch):
+    text = TOPIC_SCENARIO.replace("{name: mails, topic: mails,", "{name: either, topic: [mails, orders-dead],")
+    fake = FakeRun(tmp_path, text.replace("{name: mails}]", "{name: mails}, {name: orders-dead}]"))
+    pq.write_table(LOG_RANGE.empty_table(), fake.run.ledger / "log_range.parquet")
+    monkeypatch.setattr(reading, "log_ranges", lambda at, topics, security: {(topics[0], 0): (0, len(topics[0]))})
+    monkeypatch.setattr(reading, "stable_offsets", lambda bootstrap, topics, security: {})
+    plan = reading._plan(None, fake.run, fake.resolved, Endpoint(""), {})
+    parts = [(p.effect.name, p.range.topic, p.range.end, p.hidden) for p in plan.parts if p.inputs is None]
+    assert parts == [
+        ("invoices", "invoices", 8, True),
+        ("either", "mails", 5, True),
+        ("either", "orders-dead", 11, True),
+    ]
+
+
 def message(offset, value, at_ms=7):
     """Return a record of orders/0 as the reader of a part gives it."""
     answers = {"offset": offset, "value": value, "key": None, "headers": None, "partition": 0, "timestamp": (1, at_ms)}

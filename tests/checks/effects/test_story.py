@@ -74,14 +74,17 @@ def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, 
     return Facts(lives or {}, sends, writes, left or {}, libraries, certain, {}, *groups)
 
 
-def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, returned=(), begins=(), **more):
+def story(
+    kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, returned=(), begins=(),
+    outputs=("invoices",), **more,
+):  # fmt: skip
     """Return the story and its sentence."""
     row = finding(kind, **more)
     row |= tell(
         row,
         Seen(list(fetches), list(commits), list(writes), beyond, holder, list(returned), list(begins)),
         known,
-        "invoices",
+        outputs,
     )
     return row, sentence(row, 0)
 
@@ -729,13 +732,13 @@ def test_an_instance_that_keeps_a_partition_does_not_begin_at_the_committed_offs
 
 def test_two_effects_after_one_fetch_in_what_is_no_topic_may_be_of_a_query_too():
     row = finding("duplicate", places=["row 1 of the query", "row 2 of the query"])
-    row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), "")
+    row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), ())
     assert row["cause"] == "done_twice" and "or the query has rows twice" in sentence(row, 0)
     assert "unique key" in CAUSES["done_twice"].prevention("librdkafka 2.5.0")
     calls = ["call 1 (its caller left after 1.0 s, without an answer)", "call 2"]
     for places, cause in ((calls, "called_again"), (calls[::-1], "done_twice"), ([*calls, "call 3"], "called_again")):
         row = finding("duplicate", places=places)
-        row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), "")
+        row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), ())
         assert row["cause"] == cause
 
 
@@ -1025,7 +1028,7 @@ def test_two_readers_that_may_have_the_effect_are_named_and_none_is_blamed(write
 
 
 def test_an_effect_of_no_topic_without_an_input_is_written_by_nobody_that_is_seen():
-    assert tell(finding("unexpected"), Seen(), facts(), "") | {"frames": 0} == {
+    assert tell(finding("unexpected"), Seen(), facts(), ()) | {"frames": 0} == {
         "frames": 0, "ending": "its write is not seen on the wire", "cause": "", "library": "",
     }  # fmt: skip
 
