@@ -8,11 +8,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from chaos.run.result import Metric, describe_anomalies
+from chaos.run.result import describe_anomalies
 
 _COUNTED = re.compile(r"([a-z_]+(?: [\w.-]+)?) ([\d,]+)")
 """One part of the text of `describe_anomalies`."""
+
+
+class Time(NamedTuple):
+    """A `chaos.run.result.Metric` of a recorded run. A history has hundreds of thousands, so it is a plain tuple."""
+
+    metric: str
+    scope: str
+    fault: str
+    stat: str
+    value_us: int
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Metric, scope, fault and statistic."""
+        return self[:4]
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,7 @@ class Entry:
     ended_us: int
     run_dir: str
     command: str
-    times: tuple[Metric, ...] = field(default=(), repr=False)
+    times: tuple[Time, ...] = field(default=(), repr=False)
 
     @property
     def anomalies(self) -> dict[str, int] | None:

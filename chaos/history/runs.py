@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaos.clients.choice import DEFAULT, RUNTIMES
-from chaos.history.entries import Entry
+from chaos.history.entries import Entry, Time
 from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.result import RunSummary, count_anomalies, describe_anomalies
@@ -80,7 +80,7 @@ def _entry(run: Run, resolved: Resolved, summary: RunSummary, digest: str, anoma
         run_dir=_storable(str(run.path)),
         command=_storable(summary.command),
         times=tuple(
-            m.model_copy(update={"scope": _storable(resolved.without_prefix(m.scope)), "fault": _storable(m.fault)})
+            Time(m.metric, _storable(resolved.without_prefix(m.scope)), _storable(m.fault), m.stat, m.value_us)
             for m in summary.metrics
             if m.stat != "count"
         ),

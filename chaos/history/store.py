@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic_core import from_json
 from sqlalchemy import (
     URL,
     BigInteger,
@@ -39,16 +39,14 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from chaos.errors import HistoryError, first_line
-from chaos.history.entries import Entry
+from chaos.history.entries import Entry, Time
 from chaos.history.trends import BEFORE, TREND_STATS
-from chaos.run.result import Metric
 
 FILE = "history.sqlite"
 TIMEOUT_S = 10
 """Maximum wait for the database to answer, or for another process to finish writing to the same file."""
 _LOCK = 0x4166746572
 """Number of the PostgreSQL advisory lock for writers; arbitrary, but not used by anything else."""
-_TIMES = TypeAdapter(tuple[Metric, ...])
 
 Added = Literal["added", "unchanged", "judged again"]
 
@@ -78,7 +76,7 @@ RUN = Table(
     Column("times", Text, nullable=False),
     Index("aftershock_run_by_time", "scenario", "began_us"),
 )
-"""One row per run. `times`: the measured times, a JSON array of `chaos.run.result.Metric`."""
+"""One row per run. `times`: the measured times, a JSON array of `chaos.history.entries.Time`."""
 
 
 COLUMNS = (
@@ -182,7 +180,7 @@ class Store:
                 return "unchanged"
             if stored_digest is not None:
                 db.execute(delete(RUN).where(RUN.c.key == entry.key))
-            db.execute(insert(RUN), {**vars(entry), "times": _TIMES.dump_json(entry.times).decode()})
+            db.execute(insert(RUN), {**vars(entry), "times": json.dumps([time._asdict() for time in entry.times])})
         return "added" if stored_digest is None else "judged again"
 
     def entries(self, scenario: str | None = None, shown: int = 1) -> list[Entry]:
@@ -259,10 +257,10 @@ class Store:
 
 def _entry(row: dict[str, Any]) -> Entry:
     """Return the entry of a row, with its `age`: how many runs of its test began since, itself included."""
-    age, times = row.pop("age"), json.loads(row.pop("times") or "[]")
+    age, times = row.pop("age"), from_json(row.pop("times") or "[]")
     if age > 1:
         times = [time for time in times if time["stat"] in TREND_STATS.get(time["metric"], ())]
-    return Entry(**row, times=_TIMES.validate_python(times))
+    return Entry(**row, times=tuple(Time(**time) for time in times))
 
 
 def _parse_url(url: str) -> URL:

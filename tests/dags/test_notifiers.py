@@ -99,7 +99,7 @@ def test_a_mail_and_a_webhook_say_what_happened(tmp_path, mails, verdict):
 
 @pytest.mark.airflow
 def test_a_pass_that_got_worse_is_notified_once_and_another_pass_is_not(tmp_path, mails):
-    slow = (ENTRY.times[0].model_copy(update={"value_us": 60_000_000}),)
+    slow = (ENTRY.times[0]._replace(value_us=60_000_000),)
     store = Store(default_url(tmp_path))
     for n in range(1, 11):
         store.add(later(ENTRY, n, run_id=f"r-{n}"))
@@ -133,7 +133,7 @@ def test_no_secret_is_in_a_message_or_in_the_log_of_notifications(tmp_path, mail
 def trend_of(tmp_path, verdicts, slow=()):
     """Return what became worse with the last of some runs."""
     store = Store(default_url(tmp_path))
-    times = (ENTRY.times[0].model_copy(update={"value_us": 60_000_000}),)
+    times = (ENTRY.times[0]._replace(value_us=60_000_000),)
     for n, verdict in enumerate(verdicts):
         made = later(ENTRY, n + 1, run_id=f"r-{n}", verdict=verdict)
         store.add(replace(made, times=times) if n in slow else made)

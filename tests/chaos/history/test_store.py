@@ -9,13 +9,12 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from chaos.errors import HistoryError, RunDirError
-from chaos.history.entries import Entry
+from chaos.history.entries import Entry, Time
 from chaos.history.recording import add_runs, record
 from chaos.history.runs import find_runs, judged_entry
 from chaos.history.store import RUN, Store, default_url
 from chaos.history.trends import BEFORE
 from chaos.run.directory import Run
-from chaos.run.result import Metric
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve, save
 from tests.support.fake_runs import FakeRun
@@ -30,7 +29,7 @@ ENTRY = Entry(
     key="k", digest="d", run_id="r-1", scenario="clean-run", variant="", setup="s", title="T", verdict="pass",
     sentence="S", seen="none", seed=2**40, kafka="4.3.1", client="2.16.1", began_us=1_795_292_672_681_705,
     ended_us=1_795_292_718_864_840, run_dir="/runs/r-1", command="c",
-    times=(Metric(metric="ack_latency", scope="orders", fault="", stat="p99", value_us=12_345),),
+    times=(Time(metric="ack_latency", scope="orders", fault="", stat="p99", value_us=12_345),),
 )  # fmt: skip
 
 
@@ -59,7 +58,7 @@ def test_a_run_is_stored_unchanged_and_recording_it_again_changes_nothing(url):
 
 
 def test_the_last_run_has_all_times_those_to_compare_have_times_with_a_trend_and_older_ones_none(url):
-    trend, no_trend = ENTRY.times[0], ENTRY.times[0].model_copy(update={"stat": "p95"})
+    trend, no_trend = ENTRY.times[0], ENTRY.times[0]._replace(stat="p95")
     runs = [
         replace(ENTRY, key=f"{setup}{n:03}", setup=setup, began_us=n, times=(trend, no_trend))
         for setup in "st"
@@ -69,7 +68,7 @@ def test_the_last_run_has_all_times_those_to_compare_have_times_with_a_trend_and
     store.add(ENTRY)  # makes the table
     with create_engine(url).begin() as db:
         db.execute(RUN.delete())
-        times = json.dumps([trend.model_dump(), no_trend.model_dump()])
+        times = json.dumps([trend._asdict(), no_trend._asdict()])
         db.execute(RUN.insert(), [vars(run) | {"times": times} for run in runs])
     found = store.entries(shown=2)
     assert [e.key for e in found] == [f"{setup}{n:03}" for n in range(BEFORE + 3) for setup in "st"]
@@ -186,7 +185,7 @@ def judged(folder, run_id="r-1", verdict="pass", scenario=SCENARIO, name="clean-
 def test_an_entry_has_the_values_of_result_json(tmp_path):
     entry = judged_entry(judged(tmp_path))
     assert (entry.scenario, entry.verdict, entry.seen, entry.kafka) == ("clean-run", "pass", "lost_write 800", "4.3.1")
-    assert entry.times == (Metric(metric="ack_latency", scope="orders", fault="", stat="p99", value_us=5),)
+    assert entry.times == (Time(metric="ack_latency", scope="orders", fault="", stat="p99", value_us=5),)
     assert entry.run_dir == str(tmp_path / "r-1")
 
 

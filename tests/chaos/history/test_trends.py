@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from chaos.history.entries import Entry
+from chaos.history.entries import Entry, Time
 from chaos.history.trends import LEAST, WINDOW, judge_times, trends, verdict_mark
-from chaos.run.result import Metric
 
 USUAL = [1_000_000, 1_100_000, 950_000, 1_050_000, 990_000, 1_020_000, 1_080_000, 970_000, 1_010_000, 1_000_000]
 
@@ -127,7 +126,7 @@ def test_a_verdict_is_a_regression_if_all_earlier_runs_passed(verdicts, mark, re
 
 
 def run(n, *, scenario="a", setup="s", variant="", value=1_000_000, verdict="pass", metric="ack_latency"):
-    time = Metric(metric=metric, scope="orders", fault="", stat="p99", value_us=value)
+    time = Time(metric=metric, scope="orders", fault="", stat="p99", value_us=value)
     texts = {"title": "A", "sentence": "S", "seen": "none", "kafka": "4.3.1", "client": "2.16.1"}
     return Entry(
         key=f"{scenario}{variant}{setup}{n}", digest="d", run_id=f"r{n}", scenario=scenario, variant=variant,

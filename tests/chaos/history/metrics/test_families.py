@@ -7,6 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from chaos.anomalies import ANOMALIES
+from chaos.history.entries import Time
 from chaos.history.metrics import families as families_module
 from chaos.history.metrics.families import (
     history_families,
@@ -16,7 +17,7 @@ from chaos.history.metrics.families import (
     textfile_text,
     up_family,
 )
-from chaos.run.result import Metric, anomaly_name, describe_anomalies
+from chaos.run.result import anomaly_name, describe_anomalies
 from tests.chaos.history.metrics.entries import ENTRY, later
 
 
@@ -79,7 +80,7 @@ def test_a_regression_is_that_of_the_set_up_that_ran_last():
 
 
 def test_a_slower_time_is_a_regression_in_the_second_run():
-    slow = (ENTRY.times[0].model_copy(update={"value_us": 60_000_000}),)
+    slow = (ENTRY.times[0]._replace(value_us=60_000_000),)
     runs = [*(later(ENTRY, n) for n in range(10)), later(ENTRY, 60, times=slow), later(ENTRY, 70, times=slow)]
     assert value(samples(history_families(runs[:-1])), "aftershock_regressions", kind="time") == 0
     assert value(samples(history_families(runs)), "aftershock_regressions", kind="time") == 1
@@ -138,5 +139,5 @@ def test_every_anomaly_is_read_back_from_its_text():
 
 
 def test_metrics_without_a_meaning_here_are_left_out():
-    unknown = Metric(metric="of_another_release", scope="orders", fault="", stat="max", value_us=1)
+    unknown = Time(metric="of_another_release", scope="orders", fault="", stat="max", value_us=1)
     assert not [k for k in samples(history_families([replace(ENTRY, times=(unknown,))])) if "another" in k[0]]

@@ -12,10 +12,10 @@ import yaml
 
 from chaos.cli.history import SHIPPED_EXAMPLES
 from chaos.history import metrics
+from chaos.history.entries import Time
 from chaos.history.metrics import publish
 from chaos.history.metrics.publish import parse_target
 from chaos.history.store import Store, default_url
-from chaos.run.result import Metric
 from chaos.wait import wait_until
 from tests.chaos.history.metrics.entries import ENTRY, later
 from tests.support.prometheus import get, needs_prometheus, prometheus, pushgateway, query, serving
@@ -25,11 +25,11 @@ ALERTS, DASHBOARD = (SHIPPED / name for name in SHIPPED_EXAMPLES)
 TIMES = [
     *ENTRY.times,
     *(
-        Metric(metric=name, scope="orders", fault="kill", stat="max", value_us=61_000_000)
+        Time(metric=name, scope="orders", fault="kill", stat="max", value_us=61_000_000)
         for name in ("consume_unavailability", "isr_recovery", "election_time", "rebalance_duration")
     ),
-    Metric(metric="end_to_end_latency", scope="billing", fault="", stat="p99", value_us=9_000),
-    Metric(metric="commit_latency", scope="billing", fault="", stat="p99", value_us=9_000),
+    Time(metric="end_to_end_latency", scope="billing", fault="", stat="p99", value_us=9_000),
+    Time(metric="commit_latency", scope="billing", fault="", stat="p99", value_us=9_000),
 ]
 ANSWER_S = 60
 
