@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -245,58 +244,77 @@ class _Exact(_UniqueKeys, yaml.SafeLoader):
 _FAST = type("_Fast", (_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
 
 
-_SETTING = re.compile(r"(.+?\.(?:config|connectors\.[^.]+))\.(.+)")
-"""The place of settings by their Kafka names, and the name of one."""
-
-
 def _apply(raw: dict[str, Any], override: str, option: str = "--set") -> list[Place]:
     """Set one `path=value`, and return the places that have it. option: what gives it, for errors.
 
-    A path names a list item by its number or `name`, and all items of a list by `*`. The rest after `config.`, or after
-    the name of a connector, is one key. A missing key on the way gets an empty mapping.
+    A path names a list item by its number or `name`, and all items of a list by `*`. A name may have dots. The rest
+    after `config.`, or after the name of a connector, is one key. A missing key on the way gets an empty mapping.
     """
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
         raise ScenarioError(f"{option} {override!r} is not understood; write path=value, such as cluster.brokers=5")
-    match = _SETTING.fullmatch(path.strip())
-    head, setting = (match[1], [match[2]]) if match else (path.strip(), [])
-    parts = head.replace("[", ".").replace("]", "").split(".") + setting
+    parts = path.strip().replace("[", ".").replace("]", "").split(".")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:  # the message leaves the value out, which may be a secret
         raise ScenarioError(f"{option} {path.strip()}: the value is not valid YAML") from None
-    return list(_set(raw, parts, value, path, f"{option} {path.strip()}=…"))
+    return list(_set(raw, parts, value, path, f"{option} {path.strip()}=…", _named(raw)))
 
 
-def _set(raw: Any, parts: list[str], value: Any, path: str, override: str, at: Place = ()) -> Iterator[Place]:
-    """Set a value, and yield the places that have it."""
+def _named(raw: dict[str, Any]) -> set[str]:
+    """Return the names of entries, and of groups, which are keys elsewhere, such as in `expect`."""
+    entries = [item for items in raw.values() if isinstance(items, list) for item in items if isinstance(item, dict)]
+    return {str(entry[key]) for entry in entries for key in ("name", "group") if entry.get(key)}
+
+
+def _set(
+    raw: Any, parts: list[str], value: Any, path: str, override: str, named: Collection[str], at: Place = ()
+) -> Iterator[Place]:
+    """Set a value, and yield the places that have it. named: names that may have dots, beside keys on the way."""
     parent: Any = raw
-    for i, part in enumerate(parts):
-        last = i == len(parts) - 1
-        if part == "*" and isinstance(parent, list) and not last:
+    i = 0
+    while i < len(parts):
+        part = parts[i]
+        if part == "*" and isinstance(parent, list) and i + 1 < len(parts):
             for number, item in enumerate(parent):
-                yield from _set(item, parts[i + 1 :], value, path, override, (*at, number))
+                yield from _set(item, parts[i + 1 :], value, path, override, named, (*at, number))
             return
+        if not isinstance(parent, dict | list):
+            raise ScenarioError(f"{override}: {'.'.join(parts[:i])} is a single value without keys")
+        to = _end(parts, i, parent, at, named)
+        part, last = ".".join(parts[i:to]), to == len(parts)
         if isinstance(parent, list):
-            key: int | str = _index(parent, part, path if last else ".".join(parts[: i + 1]), override)
-        elif isinstance(parent, dict):
+            key: Any = _index(parent, part, path if last else ".".join(parts[:to]), override)
+        else:
             key = part
             if not last and parent.get(key) is None:
-                if parts[i + 1] == "*":  # there is no such list
+                if parts[to] == "*":  # there is no such list
                     return
                 parent[key] = {}
-        else:
-            raise ScenarioError(f"{override}: {'.'.join(parts[:i])} is a single value without keys")
         at = (*at, key)
         if last:
             parent[key] = value
         else:
             parent = parent[key]
+        i = to
     yield at
 
 
+def _end(parts: Sequence[str], i: int, parent: Any, at: Place, named: Collection[str]) -> int:
+    """Return where the name ends that begins at a part: the longest one that is there, or else one part."""
+    if at[-1:] == ("config",) or at[-2:-1] == ("connectors",):
+        return len(parts)
+    there = {str(key) for key in parent} if isinstance(parent, dict) else {str(name) for name in _names(parent)}
+    fitting = (to for to in range(len(parts), i + 1, -1) if (name := ".".join(parts[i:to])) in there or name in named)
+    return next(fitting, i + 1)
+
+
+def _names(items: list[Any]) -> list[Any]:
+    return [item.get("name", item.get("title")) if isinstance(item, dict) else item for item in items]
+
+
 def _index(items: list[Any], part: str, path: str, override: str) -> int:
-    names = [item.get("name", item.get("title")) if isinstance(item, dict) else item for item in items]
+    names = _names(items)
     if part.isdigit() and int(part) < len(items):
         return int(part)
     if part in names:

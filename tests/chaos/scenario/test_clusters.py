@@ -302,3 +302,9 @@ def test_a_setting_of_a_connector_has_dots_in_its_name():
     app = "connect: {connectors: {c: {connector.class: A}}}"
     changed = parse(TEXT % (TWO, app, EFFECT), "m.yaml", ["apps.mirror.connect.connectors.c.header.converter=B"])
     assert changed.apps[0].connect.connectors["c"] == {"connector.class": "A", "header.converter": "B"}
+    changed = parse(
+        TEXT % (TWO, app.replace("c:", "acme.orders.sink:"), EFFECT),
+        "m.yaml",
+        ["apps.mirror.connect.connectors.acme.orders.sink.header.converter=B"],
+    )
+    assert changed.apps[0].connect.connectors == {"acme.orders.sink": {"connector.class": "A", "header.converter": "B"}}

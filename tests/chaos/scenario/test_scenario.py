@@ -141,6 +141,16 @@ def test_overrides_reach_settings_with_dots_in_their_names():
     assert scenario.cluster.brokers == 5
 
 
+def test_overrides_reach_entries_with_dots_in_their_names():
+    text = SMALL.replace("name: orders", "name: acme.config.v1").replace("orders/0", "acme.config.v1/0")
+    text = text.replace("topic: orders", "topic: acme.config.v1").replace("[orders]", "[acme.config.v1]")
+    text = text.replace("group: billing", "group: acme.billing") + "expect: {}"
+    given = ["topics.acme.config.v1.partitions=7", "topics.acme.config.v1.config.min.insync.replicas=2"]
+    scenario = parse(text, "mine.yaml", [*given, "expect.groups.acme.billing.members=2"])
+    assert (scenario.topics[0].partitions, scenario.topics[0].config) == (7, {"min.insync.replicas": 2})
+    assert scenario.expect.groups["acme.billing"].members == Bound(min=2, max=2)
+
+
 @pytest.mark.parametrize(
     ("cluster", "mode"),
     [({}, "kraft"), ({"kafka": "2.8.2"}, "zookeeper"), ({"kafka": "3.9.2", "metadata": "zookeeper"}, "zookeeper")],
