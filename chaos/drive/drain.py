@@ -24,7 +24,9 @@ from chaos.kafka.reading import log_consumer, read_to_end
 from chaos.kafka.security import Security, librdkafka_settings
 from chaos.run.events import UNDRAINED, EventLog
 from chaos.scenario.model import Scenario
+from chaos.setup.apps import App
 from chaos.setup.clients import Consumer, reads_committed
+from chaos.setup.names import PRIMARY
 from chaos.wait import wait_until
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -201,15 +203,22 @@ class Drain:
         """
         found = []
         for app in self.scenario.apps:
-            if app.name in self.scenario.left_apps or (group := self.group_of(app.name)) is None:
-                continue
-            ends = {p: end for p, end in all_ends["read_committed"].items() if p.topic in app.reads}
-            done = self.kafka.done(group, ends) or {}
-            for partition, end in ends.items():
-                if (at := done.get(partition, 0)) < end:
-                    text = f"{app.name} (group {group}) has done {at} of {end} in {partition}"
-                    found.append(Behind(app.name, partition, at, text, app.name))
+            for group, topics in self._groups(app) if app.name not in self.scenario.left_apps else ():
+                ends = {p: end for p, end in all_ends["read_committed"].items() if p.topic in topics}
+                done = self.kafka.done(group, ends) or {}
+                for partition, end in ends.items():
+                    if (at := done.get(partition, 0)) < end:
+                        text = f"{app.name} (group {group}) has done {at} of {end} in {partition}"
+                        found.append(Behind(app.name, partition, at, text, app.name))
         return found
+
+    def _groups(self, app: App) -> Iterator[tuple[str, list[str]]]:
+        """Yield the groups of an application with their topics: the one that was given or found, and other sinks."""
+        own = self.group_of(app.name)
+        if own is not None:
+            yield own, app.reads
+        if app.connect is not None and app.cluster == PRIMARY:
+            yield from ((group, topics) for group, topics in app.connect.sinks.items() if group != own)
 
     def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
         """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""

@@ -60,9 +60,18 @@ class Connect(Strict):
     @property
     def groups(self) -> list[str]:
         """The groups of consumers of its sinks, called by the name of the connector, as far as they are known here."""
-        sinks = (name for name, config in self.connectors.items() if {"topics", "topics.regex"} & config.keys())
-        groups = (self.connectors[name].get("consumer.override.group.id", f"connect-{name}") for name in sinks)
-        return [group for group in groups if not list(placeholders(group))]
+        return list(self.sinks)
+
+    @property
+    def sinks(self) -> dict[str, list[str]]:
+        """The topics that its sinks name, by group, as far as it is known here; none if they name a pattern."""
+        found: dict[str, list[str]] = {}
+        for name, config in self.connectors.items():
+            group = config.get("consumer.override.group.id", f"connect-{name}")
+            if {"topics", "topics.regex"} & config.keys() and not list(placeholders(group)):
+                topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
+                found.setdefault(group, []).extend(topics)
+        return found
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield each text with placeholders, with its key."""

@@ -104,3 +104,28 @@ def test_a_member_that_works_on_one_partition_may_not_have_come_to_the_other_one
 def test_a_member_that_has_stopped_is_stalled_and_so_is_a_partition_that_nobody_holds(run: Run, members: int) -> None:
     stopped: Callable[[int, TopicPartition], int] = lambda look, p: min(look, 10) if members else 7  # noqa: E731
     assert [e["kind"] for e in drained(run, stopped, members)[1]] == ["note"]
+
+
+SINK = "{connector.class: a.Sink, topics: orders}"
+WORKER = f"""
+title: t
+topics: [{{name: orders, partitions: 2}}]
+producers: [{{name: shop, topic: orders, records: 2000, value: {{template: '{{"id": "{{id}}"}}'}}}}]
+effects: [{{name: rows, files: rows.csv, id: id}}]
+apps: [{{name: worker, connect: {{connectors: {{acme.first: {SINK}, acme.second: {SINK}}}}}}}]
+limits: {{drain: 1s}}
+"""
+
+
+@pytest.mark.parametrize("behind", [None, "connect-acme.first", "connect-acme.second"])
+def test_each_sink_of_a_worker_is_waited_for_without_being_named(run: Run, behind: str | None) -> None:
+    def done(group: str, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return ends | ({SECOND: 7} if group == behind else {})
+
+    kafka: Any = SimpleNamespace(end_offsets=lambda partitions: dict.fromkeys(partitions, END), done=done)
+    nothing: Any = SimpleNamespace()
+    one = drain.Drain(parse(WORKER, "t"), nothing, kafka, nothing, EventLog(run), lambda fleet: None)
+    one.run([FIRST, SECOND])
+    words = [event["words"] for event in read_events(run)]
+    late = f"not drained after 1 s (limits.drain): worker (group {behind}) has done 7 of 1000 in orders/1"
+    assert words == ([late] if behind else [])
