@@ -36,7 +36,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import Campaign, TrialRun
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import now_us
-from chaos.run.result import RunOutcome, RunSummary
+from chaos.run.result import Metric, RunOutcome, RunSummary
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import read, resolve
 from chaos.units import parse_duration
@@ -460,9 +460,10 @@ def observed(trial: Trial, finished: FinishedRun, folder: Path) -> TrialRun:
         return stored
     resolved = read(run)
     versions = recorded_versions(run, resolved)
+    times = [time for time in judged_entry(run).times if time.stat in TREND_STATS.get(time.metric, ())]
     return stored.model_copy(
         update={
-            "times": [t for t in judged_entry(run).times if t.stat in TREND_STATS.get(t.metric, ())],
+            "times": [Metric(**time._asdict()) for time in times],
             "load": RunSummary.read(run).load,
             "kafka": versions.get("kafka", ""),
             "client": clients_of(resolved.scenario, versions),

@@ -18,7 +18,8 @@ from chaos.lab.lab import FinishedRun, Lab
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
-from chaos.run.result import RunOutcome
+from chaos.run.result import Metric, RunOutcome
+from tests.chaos.history.test_store import judged
 from tests.support.labs import FakeLab, seen
 
 SUBJECT = load_subject("clean-run", seed=7)
@@ -334,6 +335,14 @@ def test_a_file_of_a_run_is_named_as_it_is_in_the_folder_of_the_campaign(tmp_pat
     finished = FinishedRun(Run(tmp_path / "r-1"), 7, outcome, 1.0)
     stored = engine.observed(Trial("r-1", load_subject("clean-run"), "p"), finished, tmp_path)
     assert stored.sentence.endswith("see r-1/logs/broker-1.log, judge-1/logs/checks.log and /tmp/logs/x.")
+
+
+def test_a_judged_run_is_a_line_with_the_times_that_are_compared(tmp_path):
+    finished = FinishedRun(judged(tmp_path), 7, RunOutcome.missing("S"), 1.0)
+    line = engine.observed(Trial("r-1", load_subject("clean-run"), "p"), finished, tmp_path).model_dump_json()
+    assert TrialRun.model_validate_json(line).times == [
+        Metric(metric="ack_latency", scope="orders", stat="p99", value_us=5)
+    ]
 
 
 def test_a_lab_shows_why_its_judge_takes_longer_to_end_and_nothing_that_it_says_of_runs(tmp_path, monkeypatch):
