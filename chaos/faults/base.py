@@ -366,6 +366,7 @@ class Instance(Protocol):
     incarnation: int
     paused: bool
     wanted: bool
+    ready: bool
 
     @property
     def name(self) -> str:

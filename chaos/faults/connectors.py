@@ -71,7 +71,10 @@ class ConnectorFault(AppFault[S]):
         running = [instance for instance in self._apps(world).of(self._app) if instance.alive]
         if not running:
             raise FaultError(f"no worker of {self._app} runs")
-        return running[:1] if self._connect(world).distributed else running
+        if not self._connect(world).distributed:
+            return running
+        ready = [worker for worker in running if worker.ready]  # one that starts again does not answer yet
+        return (ready or running)[:1]
 
     def _order(self, world: World, path: str, body: Mapping[str, str] | None = None, **more: Any) -> list[Any]:
         """Give an order about the connector; return the answers."""

@@ -23,6 +23,7 @@ SINK = {"connector.class": "org.example.Sink", "topics": "orders"}
 def workers():
     both = [Worker(), Worker()]
     for worker in both:
+        worker.ready = True
         worker.runs("RUNNING", "RUNNING")
         worker.answers["/connectors/printed/config"] = (200, CONFIG)
     yield both
@@ -55,7 +56,9 @@ def scenario(mode="distributed", connectors=("printed",), **fault):
 def built(workers, **given):
     loaded = scenario(**given)
     names = enumerate(workers, 1)
-    instances = [SimpleNamespace(name=f"sink/{n}", alive=True, values={"port": str(w.port)}) for n, w in names]
+    instances = [
+        SimpleNamespace(name=f"sink/{n}", alive=True, ready=w.ready, values={"port": str(w.port)}) for n, w in names
+    ]
     apps = SimpleNamespace(of=lambda name: instances)
     (spec,) = loaded.faults
     return FAULTS[spec.kind](spec), World(loaded, None, None, None, None, random.Random(1), apps=apps)
@@ -74,6 +77,14 @@ def test_a_restart_is_proven_by_what_the_worker_restarted_and_only_when_all_task
     assert fault.proof(world) is None
     workers[0].runs("RUNNING", "RUNNING")
     assert fault.proof(world) == "2 parts of connector printed restarted, and 1 tasks run"
+
+
+def test_a_worker_of_a_group_that_starts_again_gets_no_order(workers):
+    workers[0].ready = False
+    workers[0].close()
+    fault, world = built(workers, kind="connector.change", settings={"tasks.max": 3})
+    fault.inject(world)
+    assert workers[1].put == [("/connectors/printed/config", {**CONFIG, "tasks.max": "3"})]
 
 
 def test_a_restart_of_nothing_has_no_proof(workers):
