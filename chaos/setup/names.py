@@ -103,10 +103,10 @@ class Spelled:
         return {**handler(core), "pattern": self.pattern}
 
     def _check(self, text: str) -> str:
-        if re.search(self.pattern, text):
+        if re.fullmatch(self.pattern, text):
             return text
         other = re.sub(r"[^A-Za-z0-9._-]+", "-", text.strip()).strip("-")
-        hint = f" (did you mean {other}?)" if other and other != text and re.search(self.pattern, other) else ""
+        hint = f" (did you mean {other}?)" if other and other != text and re.fullmatch(self.pattern, other) else ""
         raise ValueError(f"{text[:80]!r} does not fit: {self.words}{hint}")
 
 
@@ -134,7 +134,7 @@ def _check_pattern(text: str) -> str:
 
 
 _PLAIN = "letters, digits, . _ and -"
-_ID = Spelled(r"^[^/\s]{1,200}$", "1 to 200 characters, without slashes and spaces")
+_ID = Spelled(r"^(?=.{1,200}$)[^\s](.*[^\s])?$", "1 to 200 characters in one line, without a space around them")
 
 TopicName = Annotated[str, Spelled(r"^[A-Za-z0-9._-]{1,249}$", f"1 to 249 {_PLAIN}"), InCluster(249)]
 TopicPattern = Annotated[

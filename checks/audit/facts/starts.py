@@ -72,7 +72,7 @@ def sightings(
     """
     found: dict[tuple[str, str, int], list[Sighting]] = defaultdict(list)
     for row in observed:
-        parts = str(row["entity"] or "").removeprefix("group:").split("/")
+        parts = str(row["entity"] or "").removeprefix("group:").rsplit("/", 2)  # a group may have slashes in its id
         offset = _parse_int(row["value"])
         partition = _parse_int(parts[2]) if len(parts) == 3 else None
         if row["entity"].startswith("group:") and partition is not None and offset is not None and offset >= 0:

@@ -68,6 +68,26 @@ def test_transactions_of_applications_are_unseen_unless_the_wire_is_judged():
     assert parse(json.dumps(BASE | {"effects": [], "apps": []}), "mine.yaml").with_unseen_transactions == frozenset()
 
 
+@pytest.mark.parametrize("group", ["acme:billing.v2 prod", "team/billing", "Zähler (№ 1)", "x" * 200])
+def test_a_group_has_any_name_that_kafka_takes(group):
+    assert loaded(group=group).apps[0].group == group
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ("x" * 201, "1 to 200 characters in one line"),
+        ("a\nb", r"in one line, without a space around them \(did you mean a-b\?\)"),
+        ("a\n", r"did you mean a\?"),
+        (" a", r"did you mean a\?"),
+        ("", "'' does not fit"),
+    ],
+)
+def test_a_name_of_a_group_that_is_probably_a_mistake_is_refused(group, message):
+    with pytest.raises(ScenarioError, match=message):
+        loaded(group=group)
+
+
 FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when": {"at": "1s"}}
 
 

@@ -23,7 +23,7 @@ from checks.audit.facts.epochs import Epoch, Epochs
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed
 from checks.audit.facts.offset_changes import BY_FAULT
 from checks.audit.facts.readers import Entry, Reader
-from checks.audit.facts.starts import CommittedOffsets
+from checks.audit.facts.starts import CommittedOffsets, sightings
 from checks.audit.findings import UNDECIDED
 from checks.audit.rules import groups, quorum, shares, transactions
 
@@ -355,3 +355,13 @@ def test_a_column_is_read_if_something_needs_it(table, facts, read, unread) -> N
     needs: Any = SimpleNamespace(**dict.fromkeys(("transactions", "compacted", "counted", "lineage"), ()) | facts)
     columns = {*columns_of(table, needs)}
     assert read <= columns and not unread & columns
+
+
+@pytest.mark.parametrize("group", ["billing", "team/billing", "a/b/3"])
+def test_committed_offsets_are_seen_for_groups_with_slashes_in_their_names(group):
+    rows = [
+        {"at_us": 2 * SECOND, "entity": f"group:{group}/orders/4", "value": "17"},
+        {"at_us": SECOND, "entity": f"group:{group}/orders/4", "value": "16"},
+        {"at_us": SECOND, "entity": f"group:{group}", "value": "no offset"},
+    ]
+    assert sightings(rows) == {(group, "orders", 4): [(SECOND, 16), (2 * SECOND, 17)]}
