@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from pathlib import Path
@@ -333,22 +333,25 @@ def _name_of(path: str) -> str:
     return next((word[:16] for word in reversed(words) if len(word) > 1 and word not in FORMATS), "")
 
 
-def look_of(asked: Asked) -> dict[str, Any]:
-    """Return the scenario of a first look as a mapping: one broker, one instance, and nothing is sent or broken."""
+def look_of(asked: Asked, brokers: int = 1, known: Collection[str] = ()) -> dict[str, Any]:
+    """Return the scenario of a first look as a mapping: one instance, and nothing is sent or broken.
+
+    known: topics that are made before the application starts, with what the user names.
+    """
     inputs, outputs = ("aftershock-look", "aftershock-look-effects")  # a scenario needs both
     topics = [{"name": name, "partitions": 1, "replication_factor": 1} for name in (inputs, outputs)]
     app = {key: value for key, value in _app(asked).items() if key not in ("reads", "group")}
     return {
         "title": f"What {asked.app} reads and writes",
         "cluster": {
-            "brokers": 1,
+            "brokers": brokers,
             "config": {
                 "auto.create.topics.enable": True,
                 "num.partitions": LOOK_PARTITIONS,
                 "group.initial.rebalance.delay.ms": 0,
             },
         },
-        "topics": [*topics, *_topics(asked, LOOK_PARTITIONS, 1)],
+        "topics": [*topics, *_topics(asked, LOOK_PARTITIONS, 1, known)],
         "producers": [
             {
                 "name": PRODUCER,
@@ -362,8 +365,8 @@ def look_of(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _topics(asked: Asked, partitions: int, replicas: int) -> list[dict[str, Any]]:
-    names = dict.fromkeys([*asked.reads, *(topic for text in asked.writes for topic in topics_in(text))])
+def _topics(asked: Asked, partitions: int, replicas: int, known: Collection[str] = ()) -> list[dict[str, Any]]:
+    names = dict.fromkeys([*asked.reads, *(topic for text in asked.writes for topic in topics_in(text)), *known])
     return [{"name": name, "partitions": partitions, "replication_factor": replicas} for name in names]
 
 

@@ -1,7 +1,8 @@
 """The first look at an application: what it reads and writes, and in which group, seen on the wire in a few seconds.
 
 One broker and one instance. The topics for which the instance asks are made, a few inputs are sent, and what it writes
-is read. Nothing is broken and nothing is judged: the answer is a proposal for a scenario.
+is read. Nothing is broken and nothing is judged: the answer is a proposal for a scenario. An application that needs
+several brokers, or was there before a topic for which it asks, is looked at again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 
 from confluent_kafka import Message, Producer
@@ -53,6 +54,8 @@ ROUNDS = 2
 read_json = decoder("json")
 LIST_ITEMS = 5
 """Items of a list in which the id of an input is looked for."""
+BROKERS = 3
+"""Brokers of the second look at an application that ended at one broker, as of the run."""
 START_S = 60.0
 """Time for an application to read from a topic. A JVM on a busy machine takes half of it."""
 WRITE_S = 20.0
@@ -99,22 +102,52 @@ def look(
     asked: with the topics that the user named, which are believed. Raises `UsageError` if nothing is seen, with what to
     name; the run directory is kept then.
     """
+    way = _Way()
+    while True:
+        try:
+            return _look(asked, way, runs_dir, kafka, driver, listener)
+        except _AnotherWay as e:
+            way = e.way
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a look begins. topics: that exist before the application starts, with what the user names."""
+
+    brokers: int = 1
+    topics: frozenset[str] = frozenset()
+
+
+class _AnotherWay(Exception):
+    """A look that shows less than the application does, and how the next one shows it."""
+
+    def __init__(self, way: _Way) -> None:
+        self.way = way
+
+
+def _look(
+    asked: Asked, way: _Way, runs_dir: Path, kafka: str | None, driver: str | None, listener: Callable[[Event], None]
+) -> Seen:
     with tempfile.TemporaryDirectory(prefix="aftershock-") as folder:
         path = Path(folder) / f"look-{asked.app}.yaml"
-        write_scenario(look_of(asked), path)
+        write_scenario(look_of(asked, way.brokers, way.topics), path)
         try:
             run = stages.prepare(stages.ScenarioRequest(str(path), kafka=kafka, driver=driver), runs_dir=runs_dir)
         except AftershockError as e:  # the user never sees this file
             plain = re.sub(rf"{re.escape(str(path))}(:\d+)?", "the application or its samples", str(e))
             raise UsageError(plain) from None
     events = EventLog(run, listener)
+    useful = False
     try:
         stages.deploy(run, events, ProcessId.current())
-        seen = _Look(run, asked, events).look()
+        return _Look(run, asked, way, events).look()
+    except AftershockError:
+        useful = True
+        raise
     finally:
         stages.destroy(run, events)
-    shutil.rmtree(run.path, ignore_errors=True)
-    return seen
+        if not useful:
+            shutil.rmtree(run.path, ignore_errors=True)
 
 
 class _Wire:
@@ -163,8 +196,8 @@ class _Wire:
 class _Look:
     """One look. The brokers run, and the relay captures."""
 
-    def __init__(self, run: Run, asked: Asked, events: EventLog) -> None:
-        self._run, self._asked, self._events = run, asked, events
+    def __init__(self, run: Run, asked: Asked, way: _Way, events: EventLog) -> None:
+        self._run, self._asked, self._way, self._events = run, asked, way, events
         self._cluster = stages.attach(run)
         self._kafka = Kafka(self._cluster.bootstrap, access=self._cluster.state.access())
         self._wire = _Wire(run)
@@ -186,6 +219,7 @@ class _Look:
             self._events.note(f"looking at what {name} reads: waiting until it fetches from a topic")
             self._start(apps)
             reads, groups = self._reads(apps)
+            self._check_topics(groups)
             group = groups[0] if len(groups) == 1 else None
             self._events.note(f"{name} reads {', '.join(reads)}{f' as group {group}' if group else ''}")
             if self._asked.effects and not self._asked.writes:
@@ -229,10 +263,29 @@ class _Look:
         """Start the application. It may end when a topic does not exist yet; then it is started again."""
         try:
             apps.start()
-        except ClientError:
+        except ClientError as e:
             self._step()
             if not self._wire.named:
-                raise
+                raise self._ended(e) from e
+
+    def _ended(self, error: AftershockError) -> Exception:
+        """Return what follows from the end of the application: a look with as many brokers as the run has, if any."""
+        if self._way.brokers >= BROKERS:
+            return error
+        self._events.note(f"looking again with {BROKERS} brokers, because {self._asked.app} may need several")
+        return _AnotherWay(replace(self._way, brokers=BROKERS))
+
+    def _check_topics(self, groups: Sequence[str]) -> None:
+        """Look again if the application asked for a topic before that was there, and neither reads nor writes it.
+
+        A consumer may learn of such a topic after 5 minutes only. Until then, it does a part of its work: no retries.
+        """
+        used = self._wire.fetched | self._wire.produced | self._assigned(groups)
+        before = {*self._asked.reads, *chain.from_iterable(map(topics_in, self._asked.writes)), *self._way.topics}
+        if late := {topic for topic in self._wire.named - used - before if not _is_internal(topic)}:
+            names = ", ".join(sorted(late))
+            self._events.note(f"looking again: {self._asked.app} asked for {names}, too, before that was there")
+            raise _AnotherWay(replace(self._way, topics=self._way.topics | late))
 
     def _step(self) -> None:
         """Read what is new on the wire, and make the topics for which the application asks."""
@@ -252,7 +305,8 @@ class _Look:
             apps.check()
             self._step()
             if not found and apps.instance(f"{self._asked.app}/1").restarts > MOST_RESTARTS:
-                raise self._unseen(apps, "ended again and again before it read from a topic", "--reads TOPIC")
+                again = "ended again and again before it read from a topic"
+                raise self._ended(self._unseen(apps, again, "--reads TOPIC"))
             groups = list_groups(self._kafka, bool) or []
             found = self._wire.fetched | self._assigned(groups)
             return bool(found) and time.monotonic() - self._wire.changed > QUIET_S

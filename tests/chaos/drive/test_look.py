@@ -145,7 +145,9 @@ from confluent_kafka import Consumer, Producer
 address = {{"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}}
 consumer = Consumer({{**address, "group.id": "billing", "auto.offset.reset": "earliest"}})
 producer = Producer(address)
-consumer.subscribe(["orders"])
+topics = {reads}
+{before}
+consumer.subscribe(topics)
 while True:
     for message in consumer.consume(10, 0.1):
         if message.error():
@@ -156,9 +158,10 @@ while True:
 """
 
 
-def init(tmp_path, work, *options):
+def init(tmp_path, work, *options, reads=("orders",), before=""):
     """Run `init` with a service that does this for each order; return how it ended, and where it writes."""
-    (tmp_path / "service.py").write_text(SERVICE.format(work="\n        ".join(work.strip().splitlines())))
+    indented = "\n        ".join(work.strip().splitlines())
+    (tmp_path / "service.py").write_text(SERVICE.format(work=indented, reads=list(reads), before=before))
     (tmp_path / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 40}\n')
     save, runs = tmp_path / "mine.yaml", tmp_path / "runs"
     asked = ["--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs, *options]
@@ -235,6 +238,34 @@ def test_a_topic_that_the_user_names_is_counted_too(tmp_path):
         ("totals", "$.order_id", None),
     ]
     assert "because --writes names it; in the first run: no place in its records has the id of an input" in ended.err
+
+
+RETRIES = """
+attempt = len(message.headers() or ())
+where = "invoices" if order["amount"] > 10 else "orders-retry" if attempt < 2 else "orders-dlt"
+producer.produce(where, message.value(), headers=[("attempt", b"")] * (attempt + 1))
+producer.flush()
+consumer.commit(message, asynchronous=False)
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.landing
+def test_an_application_that_needs_brokers_and_topics_from_its_start_on_is_looked_at_again(tmp_path):
+    before = """
+assert len(consumer.list_topics(timeout=10).brokers) >= 3, "too few brokers"
+if consumer.list_topics("orders-retry", 10).topics["orders-retry"].error:  # as if it learned of a new one later only
+    topics.remove("orders-retry")
+"""
+    ended, save, runs = init(tmp_path, RETRIES, "--reads", "orders", reads=["orders", "orders-retry"], before=before)
+    assert "looking again with 3 brokers, because service may need several" in ended.err
+    assert "looking again: service asked for orders-retry, too, before that was there" in ended.err
+    assert {effect.topics[0]: effect.per.samples for effect in load(save).effects} == {
+        "invoices": (0, 1),
+        "orders-retry": (2, 0),
+        "orders-dlt": (1, 0),
+    }
+    assert left_running(runs) == [] and not list(runs.glob("look-*"))
 
 
 class _Offsets:
