@@ -105,6 +105,8 @@ class Instance:
     """Since when parts of it run that have nothing to do, such as connectors without tasks, in monotonic s."""
     paused: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
+    end: str = ""
+    """How the incarnation before the current one ended; empty if there was none."""
     left: int = 0
     """Number of processes that the last incarnation left in the background when it ended."""
     left_out: int = 0
@@ -177,6 +179,7 @@ class Instance:
 
     def start(self, run: Run, owner: ProcessId, scrubber: Scrubber, engine: DockerClient | None) -> None:
         """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""
+        self.end = self.describe_exit() if self.incarnation else ""
         self._make_folders()
         self.write_files()
         self.read_from = self.searched_to = self.log.stat().st_size if self.log.exists() else 0
@@ -329,7 +332,9 @@ class Instance:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def describe_exit(self) -> str:
-        """Return how the last incarnation ended, with its last words."""
+        """Return how the last incarnation that ended did so, with its last words."""
+        if self.alive:
+            return self.end
         words = self.last_words()
         said = f": {words}" if words else "" if self.hidden else ", and wrote nothing"
         hint = f"; {hint}" if (hint := self.hint()) else ""

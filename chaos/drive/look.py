@@ -31,6 +31,7 @@ from chaos.kafka import admin
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
 from chaos.kafka.reading import records_of
+from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest
 from chaos.ledger.ids import Id, id_of
 from chaos.ledger.record import run_token
 from chaos.processes.process import ProcessId
@@ -159,7 +160,7 @@ class _Wire:
         self.all_topics = False
         """Whether it asked for all topics, as consumers with a pattern do."""
         self.named: set[str] = set()
-        """Topics in requests for metadata."""
+        """Topics in requests for metadata, and in subscriptions with KIP-848."""
         self.fetched: set[str] = set()
         self.produced: set[str] = set()
         self.commits: set[ApiKey] = set()
@@ -185,6 +186,13 @@ class _Wire:
                 return  # a later release of Kafka
             self.all_topics |= request.topics is None
             self.named.update(topic.name for topic in request.topics or () if topic.name)
+        elif (
+            entry.api == ApiKey.ConsumerGroupHeartbeat
+        ):  # librdkafka asks for no metadata of a missing topic with KIP-848
+            with suppress(ValueError):
+                request = decoded(entry.head, entry.data, ConsumerGroupHeartbeatRequest)
+                self.all_topics |= bool(getattr(request, "subscribed_topic_regex", None))
+                self.named.update(request.subscribed_topic_names or ())
         elif entry.api in (ApiKey.OffsetCommit, ApiKey.TxnOffsetCommit):
             self.commits.add(ApiKey(entry.api))
         elif entry.api in (ApiKey.Produce, ApiKey.Fetch):
@@ -386,13 +394,17 @@ class _Look:
             words = f"is slow: after {MOST_WRITE_S:g} s it still writes ({seen})"
             raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
         if not found:
-            words = f"wrote to no topic within {WRITE_S:g} s after {inputs} inputs"
+            words = f"wrote to no topic within {WRITE_S:g} s after {inputs} inputs without key and headers"
             if len(reads) > 1:
                 words += (
                     f" in each of {', '.join(reads)}; each topic got other ids at {self._asked.id}, so an application "
                     "that joins them by it finds no pair: --id names another field"
                 )
-            raise self._unseen(apps, words, "--writes TOPIC, or what it does elsewhere with --effect")
+            option = (
+                "--writes TOPIC, or what it does elsewhere with --effect; for inputs with a key or headers, write "
+                "the scenario with --reads TOPIC --writes TOPIC, and add `key` and `headers` to its `value`"
+            )
+            raise self._unseen(apps, words, option)
         return found
 
     def _written(self, reads: Sequence[str]) -> set[str]:

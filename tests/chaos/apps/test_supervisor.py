@@ -118,6 +118,21 @@ def test_a_supervisor_starts_again_what_its_policy_says(started, policy, code, a
     assert rows[:2] == [(1, "started", None), (1, "stopped" if code == 0 else "crashed", code)]
 
 
+def test_the_end_of_an_instance_is_known_while_its_next_incarnation_runs(started):
+    program = (
+        "import os, sys, time\n"
+        "first = not os.path.exists(sys.argv[1] + '/seen')\n"
+        "open(sys.argv[1] + '/seen', 'w').close()\n"
+        "sys.exit('no reply topic') if first else time.sleep(600)"
+    )
+    with started(command=[sys.executable, "-c", program, "{data}"], ready={"log": "^never"}) as one:
+        with pytest.raises(ClientError):
+            one.apps.start()
+        instance = one.apps.instance("billing/1")
+        eventually(lambda: instance.incarnation == 2 and instance.alive)
+        assert "billing/1 ended with exit code 1: no reply topic; see logs" in instance.describe_exit()
+
+
 def test_a_program_that_ends_at_once_is_named_with_its_last_words(started):
     with (
         started(

@@ -178,9 +178,15 @@ producer.produce("totals", json.dumps({"last": order["amount"]}))
 """
 
 
+KIP_848 = """
+consumer = Consumer({**address, "group.id": "billing", "auto.offset.reset": "earliest", "group.protocol": "consumer"})
+"""
+
+
 @pytest.mark.kafka
-def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path):
-    ended, save, runs = init(tmp_path, BILLING)
+@pytest.mark.parametrize("before", ["", KIP_848], ids=["classic", "consumer"])
+def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path, before):
+    ended, save, runs = init(tmp_path, BILLING, before=before)
     made = yaml.safe_load(save.read_text())
     assert [topic["name"] for topic in made["topics"]] == ["orders", "audits", "invoices"]
     assert (made["apps"][0]["reads"], made["apps"][0]["group"]) == (["orders"], "billing")
