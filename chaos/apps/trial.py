@@ -20,7 +20,7 @@ from chaos.effects.before import warnings
 from chaos.errors import UsageError
 from chaos.kafka.settings import FOR_SHORT_RUNS
 from chaos.setup.effects import Effect
-from chaos.setup.names import nearest
+from chaos.setup.names import MOST_OF_ENTRY, nearest
 
 ADDRESS_VARIABLES = (
     *("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP", "KAFKA_BROKERS", "KAFKA_BROKER", "KAFKA_SERVERS", "KAFKA_URL"),
@@ -89,7 +89,7 @@ class Asked:
         """The name of the application: the given name, or the name of its program."""
         words = [word for word in self.command if re.search(r"[A-Za-z]", Path(word).stem) and not word.startswith("-")]
         program = Path(words[1 if len(words) > 1 and _runs_a_script(words[0]) else 0]).stem if words else "app"
-        return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:16] or "app"
+        return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:MOST_OF_ENTRY] or "app"
 
 
 ID_NAMES = re.compile(r"(^|[_-]|[a-z])(id|uuid|key|number|no|ref)\"?$", re.IGNORECASE)

@@ -19,7 +19,7 @@ from chaos.preload.libraries import Skew
 from chaos.run.directory import Run
 from chaos.setup.apps import App
 from chaos.setup.model import PARTITION_TARGETS, Limits, Setup
-from chaos.setup.names import PRIMARY, ClientName, Spelled
+from chaos.setup.names import PRIMARY, EntryName, Spelled
 from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chaos.relay.control import Hits, Proxy
 
 Name = Annotated[
-    str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$", "1 to 40 letters, digits, _ and -, a letter or digit first")
+    str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$", "1 to 80 letters, digits, _ and -, a letter or digit first")
 ]
 
 ONE_BROKER = frozenset(
@@ -134,7 +134,7 @@ class FaultSpec(Strict, defer_build=True):
     """Parameters with exactly one given."""
 
     name: Name
-    cluster: ClientName = Field(
+    cluster: EntryName = Field(
         PRIMARY, description="the cluster of the target; of another one, any topic, group and broker that it has"
     )
     target: Target

@@ -44,7 +44,7 @@ from chaos.scenario.mistakes import Source
 from chaos.setup import apps as setup_apps
 from chaos.setup.effects import Effect
 from chaos.setup.model import Features
-from chaos.setup.names import Bootstrap, ClientName, PlainName, TopicName
+from chaos.setup.names import Bootstrap, EntryName, PlainName, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Rate, Release, Size
 
@@ -112,7 +112,7 @@ class Traffic(Strict):
 class Program(setup_apps.App):
     """The program itself, as an entry of `apps` of a scenario, with its inputs and effects: `prove` explores it."""
 
-    name: ClientName = "app"
+    name: EntryName = "app"
     samples: Path = Field(description="inputs as the program gets them, a JSON document in each line")
     id: str = Field("", description="JSONPath of what identifies an input; a field of the samples if left out")
     writes: list[TopicName] = Field([], description="topics that get a record for each input, with its id there")

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.setup.names import ClientName, GroupId, PlainName, Spelled, TopicName
+from chaos.setup.names import EntryName, GroupId, PlainName, Spelled, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Percent
 
@@ -167,7 +167,7 @@ class _Contract(Strict):
     groups: dict[GroupId, GroupBound] = Field({}, description="by group id")
     send_failures: SendFailures = Field(SendFailures(), description="sends of all producers, by outcome")
     send_success: SendSuccess | None = Field(None, description="share of acknowledged sends over time")
-    client_errors: dict[ClientName, dict[ErrorText, Count]] = Field(
+    client_errors: dict[EntryName, dict[ErrorText, Count]] = Field(
         {},
         description="by the name of an entry and a text such as GROUP_MAX_SIZE_REACHED: the number of its clients that "
         "reported an error with this text; with a minimum, a client may end with such an error",

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from chaos.clients.choice import split_command
 from chaos.processes.ports import HOST
 from chaos.setup.connect import Connect
-from chaos.setup.names import PRIMARY, ClientName, GroupId, TopicName, nearest
+from chaos.setup.names import PRIMARY, EntryName, GroupId, TopicName, nearest
 from chaos.setup.placeholders import (
     BOOTSTRAP,
     Text,
@@ -149,7 +149,7 @@ class External(Strict):
 class App(Strict):
     """An application: `instances` processes, or containers, of one command."""
 
-    name: ClientName
+    name: EntryName
     command: Annotated[list[Text], BeforeValidator(split_command), Field(min_length=1)] | None = Field(
         None, description="program and arguments, started once for each instance; a text is split as a shell does"
     )
@@ -182,7 +182,7 @@ class App(Strict):
         {}, description="files for each instance, by the path in its folder {files}: a template beside the scenario"
     )
     directory: str | None = Field(None, description="working directory; the folder of the scenario if left out")
-    cluster: ClientName = Field(
+    cluster: EntryName = Field(
         PRIMARY,
         description="the cluster at {bootstrap}, and of {username} and the like; {bootstrap.NAME} is another one",
     )

@@ -23,7 +23,7 @@ from chaos.clients.java.traits import ASSIGNORS, PACKAGE
 from chaos.clients.traits import Ability
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
-from chaos.setup.names import ClientName, ErrorName, GroupId, RackName, Spelled, TopicName, TopicPattern
+from chaos.setup.names import EntryName, ErrorName, GroupId, RackName, Spelled, TopicName, TopicPattern, WriterName
 from chaos.setup.needs import Needs
 from chaos.setup.rows import TOPIC_ONLY, Rows, check_rows
 from chaos.setup.share import Share
@@ -153,7 +153,7 @@ class Producer(Strict):
 
     abilities: ClassVar[tuple[Ability, ...]] = ("produce",)
 
-    name: ClientName
+    name: WriterName
     topic: TopicName | None = Field(None, description="the topic that it writes to")
     topics: Annotated[list[TopicName], Needs("several topics", lambda topics, _: len(topics) > 1)] = Field(
         [],
@@ -313,7 +313,7 @@ class Processor(Strict):
 
     abilities: ClassVar[tuple[Ability, ...]] = ("process",)
 
-    name: ClientName
+    name: WriterName
     group: GroupId
     topics: list[TopicName] = Field(min_length=1, description="input topics")
     to: TopicName = Field(description="output topic")
@@ -365,7 +365,7 @@ class _Consumer(Strict):
     """The fields of both kinds of consumers."""
 
     mode: str
-    name: ClientName
+    name: EntryName
     group: GroupId | None = None
     members: int = Field(1, ge=1, le=50)
     topics: list[TopicName] = []

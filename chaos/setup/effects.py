@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from chaos.setup.names import PRIMARY, ClientName, PlainName, TopicName
+from chaos.setup.names import PRIMARY, EntryName, PlainName, TopicName
 from chaos.setup.triggers import Strict, check_one_of
 from chaos.units import Duration, Percent
 from chaos.values.places import parse_path
@@ -143,7 +143,7 @@ class Receiver(Strict):
 class LogLines(Strict):
     """Lines in the output of an application, `logs/<app>-*.log`."""
 
-    app: ClientName
+    app: EntryName
     pattern: Expression = Field(
         description="what a line with an effect contains; its groups are the columns, such as booked (?P<id>\\S+)"
     )
@@ -231,7 +231,7 @@ class Effect(Strict):
     topic: Topics | None = Field(
         None, description="a record of this topic, or of any one of a list of topics, read as read_committed"
     )
-    cluster: ClientName = Field(PRIMARY, description="topic: the cluster that has it; of another, any topic")
+    cluster: EntryName = Field(PRIMARY, description="topic: the cluster that has it; of another, any topic")
     sql: Database | None = Field(
         None,
         description="a row of this database: a URL without a login, env:NAME or file:PATH with it, or app:NAME for an "

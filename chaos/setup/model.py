@@ -23,7 +23,7 @@ from chaos.relay.roles import Payloads
 from chaos.setup.apps import App
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.setup.effects import Effect
-from chaos.setup.names import PRIMARY, Bootstrap, ClientName, RackName, TopicName
+from chaos.setup.names import PRIMARY, Bootstrap, EntryName, RackName, TopicName
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
 from chaos.units import Duration, Release, Size
@@ -154,7 +154,7 @@ class Topic(Strict):
     replication_factor: int = Field(3, ge=1)
     config: Config = Field({}, description="topic settings by their Kafka names")
     later: bool = Field(False, description="created by a fault topic.create, while clients run")
-    cluster: ClientName = Field(
+    cluster: EntryName = Field(
         PRIMARY,
         description="the cluster that has it; of another one, producers with ids write to it, for effects",
     )
@@ -222,7 +222,7 @@ class Setup(Strict):
         None, description="when its DAG runs: cron (UTC), or a preset such as @daily; only on demand if left out"
     )
     cluster: Cluster = Cluster()
-    clusters: dict[ClientName, Cluster] = Field(
+    clusters: dict[EntryName, Cluster] = Field(
         {},
         description="clusters by name, such as {primary: {}, dr: {brokers: 3}}; `primary` is `cluster`, to which "
         "everything belongs that names no other one",

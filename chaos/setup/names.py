@@ -105,8 +105,9 @@ class Spelled:
     def _check(self, text: str) -> str:
         if re.fullmatch(self.pattern, text):
             return text
-        other = re.sub(r"[^A-Za-z0-9._-]+", "-", text.strip()).strip("-")
-        hint = f" (did you mean {other}?)" if other and other != text and re.fullmatch(self.pattern, other) else ""
+        others = (re.sub(rf"[^A-Za-z0-9_{dot}-]+", "-", text.strip()).strip("-") for dot in (".", ""))
+        fitting = (one for one in others if one != text and re.fullmatch(self.pattern, one))
+        hint = next((f" (did you mean {one}?)" for one in fitting), "")
         raise ValueError(f"{text[:80]!r} does not fit: {self.words}{hint}")
 
 
@@ -149,12 +150,25 @@ TransactionalId = Annotated[str, _ID, InCluster(200)]
 
 RackName = Annotated[str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$", f"1 to 40 {_PLAIN}, a letter or digit first")]
 
-ClientName = Annotated[
+_MOST_OF_WRITER = PRODUCER_WIDTH - 4
+WriterName = Annotated[
     str,
-    Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]*$", "letters, digits, _ and -, a letter or digit first"),
-    Field(max_length=PRODUCER_WIDTH - 4),
+    Spelled(
+        rf"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{_MOST_OF_WRITER - 1}}}$",
+        f"1 to {_MOST_OF_WRITER} letters, digits, _ and -, a letter or digit first, because each record has the name",
+    ),
 ]
-"""The name of a client entry. It fits into the header of every record."""
+"""The name of an entry that writes. It fits into the header of every record."""
+
+MOST_OF_ENTRY = 63
+EntryName = Annotated[
+    str,
+    Spelled(
+        rf"^[A-Za-z0-9][A-Za-z0-9_-]{{0,{MOST_OF_ENTRY - 1}}}$",
+        f"1 to {MOST_OF_ENTRY} letters, digits, _ and -, a letter or digit first",
+    ),
+]
+"""The name of a cluster, an application, or an entry that reads: no record has it. As long as a name in Kubernetes."""
 
 PlainName = Annotated[str, Spelled(r"^[A-Za-z0-9._-]{1,249}$", f"1 to 249 {_PLAIN}")]
 """A name that no record carries: of an effect, which may have the name of its topic, or of a connector."""

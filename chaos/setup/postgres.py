@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from chaos.setup.names import ClientName
+from chaos.setup.names import EntryName
 from chaos.setup.placeholders import as_text
 from chaos.setup.triggers import Strict
 from chaos.units import Release
@@ -33,7 +33,7 @@ class Postgres(Strict):
         {}, description="settings of the server, such as wal_level: logical"
     )
 
-    standby_of: ClientName | None = Field(
+    standby_of: EntryName | None = Field(
         None,
         description="it begins as a copy of this server, and follows the log there as the role `standby` until "
         "a fault executes select pg_promote(); it answers queries all the time",

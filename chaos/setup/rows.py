@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from chaos.databases import PARAMETER
 from chaos.setup.effects import Database, app_of
-from chaos.setup.names import ClientName
+from chaos.setup.names import WriterName
 from chaos.setup.triggers import Strict
 from chaos.values.model import Value
 
@@ -38,7 +38,7 @@ class Rows(Strict):
         description="sql: the statement for each row, with fields of the value by name, such as "
         "insert into orders (id, amount) values (:order_id, :amount)",
     )
-    file: ClientName | None = Field(
+    file: WriterName | None = Field(
         None, description="or a file of the run, with a value in each line; its path is {rows.NAME} of the producer"
     )
 

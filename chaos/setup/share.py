@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from chaos.clients.choice import Client, ClientChoice
 from chaos.clients.traits import Ability
 from chaos.kafka.settings import Config, as_text
-from chaos.setup.names import ClientName, GroupId, TopicName
+from chaos.setup.names import EntryName, GroupId, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
@@ -33,7 +33,7 @@ class Share(Strict):
     abilities: ClassVar[tuple[Ability, ...]] = ("share groups",)
 
     mode: Literal["share"]
-    name: ClientName
+    name: EntryName
     group: GroupId
     members: int = Field(1, ge=1, le=50)
     topics: list[TopicName] = Field(min_length=1)
