@@ -269,7 +269,8 @@ class View(ProgressListener):
         rates = f"({event['acked_per_s']:,}/s)"
         if event["delivered"]:
             rates += f" · delivered {event['delivered_per_s']:,}/s"
-        self._show_progress_text(f"acked {event['acked']:,} {rates}{delivered}")
+        waits = f" · {escape(event['waits'])}" if event.get("waits") else ""
+        self._show_progress_text(f"acked {event['acked']:,} {rates}{delivered}{waits}")
 
 
 @contextlib.contextmanager

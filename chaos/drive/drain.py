@@ -97,6 +97,12 @@ class Behind:
     holder: str
 
 
+def words_of(behind: Sequence[Behind], most: int = 5) -> str:
+    """Return what readers have left: the first ones in words, and how many more there are."""
+    more = f" and {len(behind) - most} more" if len(behind) > most else ""
+    return f"{'; '.join(one.text for one in behind[:most])}{more}"
+
+
 @dataclass
 class Progress:
     """The highest `done` of a reader in a partition, who did that, and when it last rose: None if it never did."""
@@ -110,8 +116,8 @@ class Progress:
 class Drain:
     """The drain of one run.
 
-    during: called with the fleet at every check; it may raise to end the wait. group_of: returns the group of an
-    application, None without one.
+    during: called at every check with the fleet and with what is behind; it may raise to end the wait. group_of:
+    returns the group of an application, None without one.
     """
 
     scenario: Scenario
@@ -119,7 +125,7 @@ class Drain:
     kafka: Kafka
     fleet: Fleet
     events: EventLog
-    during: Callable[[Fleet], None]
+    during: Callable[[Fleet, Sequence[Behind]], None]
     group_of: Callable[[str], str | None] = lambda app: None
     _highest: dict[TopicPartition, int] = field(default_factory=dict)
     """The end offset of each partition, the records of open transactions included."""
@@ -154,7 +160,7 @@ class Drain:
     def _wait_while(self, unmet: Callable[[], list[Behind]], deadline: float) -> bool:
         while behind := unmet():
             self._note_progress(behind)
-            self.during(self.fleet)
+            self.during(self.fleet, behind)
             if time.monotonic() > deadline:
                 self._give_up(behind)
                 return False
@@ -170,8 +176,7 @@ class Drain:
 
     def _give_up(self, behind: list[Behind]) -> None:
         limit = f"{self.scenario.limits.drain:g} s (limits.drain)"
-        more = f" and {len(behind) - 5} more" if len(behind) > 5 else ""
-        self.events.note(f"not drained after {limit}: {'; '.join(one.text for one in behind[:5])}{more}")
+        self.events.note(f"not drained after {limit}: {words_of(behind)}")
         if not self._over and all(map(self._goes_on, behind)):
             self.events.emit(UNDRAINED, readers=sorted({one.reader for one in behind}), limit=limit)
         self._over = True  # what waits for readers that are behind is behind, too

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from chaos.apps.supervisor import Applications
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
 from chaos.drive import beside
-from chaos.drive.drain import Drain
+from chaos.drive.drain import Behind, Drain, words_of
 from chaos.drive.moments import Moments, Recoveries
 from chaos.drive.overdue import Overdue
 from chaos.effects.before import READY, warnings
@@ -409,8 +409,8 @@ class Drive:
         elapsed_s = time.monotonic() - self._started
         return Progress(elapsed_s, acked, delivered, self._scenario.groups, phases)  # type: ignore[arg-type]
 
-    def _report(self, progress: Progress, force: bool = False) -> None:
-        """Record a progress event, with rates since the last one."""
+    def _report(self, progress: Progress, force: bool = False, behind: Sequence[Behind] = ()) -> None:
+        """Record a progress event, with rates since the last one. behind: what a drain waits for."""
         at, acked, delivered = self._last_report
         now = progress.elapsed_s
         all_acked, all_delivered = sum(progress.acked.values()), sum(progress.delivered.values())
@@ -424,6 +424,7 @@ class Drive:
             delivered=_by_reader(self._scenario, progress),
             acked_per_s=round((all_acked - acked) / seconds),
             delivered_per_s=round((all_delivered - delivered) / seconds),
+            **({"waits": words_of(behind, 1)} if behind else {}),
         )
         self._last_report = (now, all_acked, all_delivered)
 
@@ -481,8 +482,8 @@ class Drive:
             for entry, counts in fetches(self._scenario, self._proxy.status()).items():
                 observer.note(f"client:{entry}", "fetches", counts)
 
-    def _during_drain(self, fleet: Fleet) -> None:
-        self._report(self._progress(fleet, {}))
+    def _during_drain(self, fleet: Fleet, behind: Sequence[Behind]) -> None:
+        self._report(self._progress(fleet, {}), behind=behind)
         self._check_infrastructure(fleet)
 
 

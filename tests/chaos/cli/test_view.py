@@ -129,6 +129,19 @@ def test_the_first_silence_counts_from_the_start_of_the_command(plain, monkeypat
         assert View._opened and (text.getvalue() != "") == (first and started < time.monotonic() - 60)
 
 
+def test_progress_names_what_a_drain_waits_for(plain, monkeypatch):
+    said = []
+    monkeypatch.setattr(View, "_show_progress_text", lambda _, text: said.append(text))
+    view, _ = plain()
+    event = {"kind": "progress", "acked": 2003, "acked_per_s": 0, "delivered": {}, "delivered_per_s": 0}
+    view(event)
+    view(event | {"waits": "router (group router) has done 96 of 512 in orders/0 and 1 more"})
+    assert said == [
+        "acked 2,003 (0/s)",
+        "acked 2,003 (0/s) · router (group router) has done 96 of 512 in orders/0 and 1 more",
+    ]
+
+
 def test_history_says_what_it_does_while_it_reads(tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.cli.output.SILENT_S", 0.01)
     said = []

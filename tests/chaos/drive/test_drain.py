@@ -52,7 +52,7 @@ def drained(
     kafka: Any = SimpleNamespace(end_offsets=lambda partitions: dict.fromkeys(partitions, END))
     fleet: Any = Fleet(position, members)
     cluster: Any = SimpleNamespace()
-    one = drain.Drain(parse(SCENARIO, "t"), cluster, kafka, fleet, EventLog(run), lambda fleet: None)
+    one = drain.Drain(parse(SCENARIO, "t"), cluster, kafka, fleet, EventLog(run), lambda fleet, behind: None)
     return one.run([FIRST, SECOND]), read_events(run)
 
 
@@ -124,8 +124,16 @@ def test_each_sink_of_a_worker_is_waited_for_without_being_named(run: Run, behin
 
     kafka: Any = SimpleNamespace(end_offsets=lambda partitions: dict.fromkeys(partitions, END), done=done)
     nothing: Any = SimpleNamespace()
-    one = drain.Drain(parse(WORKER, "t"), nothing, kafka, nothing, EventLog(run), lambda fleet: None)
-    one.run([FIRST, SECOND])
+    seen = []
+    during = lambda fleet, behind: seen.append(drain.words_of(behind, 1))  # noqa: E731
+    drain.Drain(parse(WORKER, "t"), nothing, kafka, nothing, EventLog(run), during).run([FIRST, SECOND])
     words = [event["words"] for event in read_events(run)]
     late = f"not drained after 1 s (limits.drain): worker (group {behind}) has done 7 of 1000 in orders/1"
     assert words == ([late] if behind else [])
+    assert {*seen} == ({late.partition(": ")[2]} if behind else set())
+
+
+def test_what_readers_have_left_is_said_shortly() -> None:
+    behind = [drain.Behind("billing", FIRST, n, f"billing has {n} left", "billing/1") for n in range(1, 4)]
+    assert drain.words_of(behind, 1) == "billing has 1 left and 2 more"
+    assert drain.words_of(behind) == "billing has 1 left; billing has 2 left; billing has 3 left"
