@@ -399,7 +399,7 @@ class _Task:
             topic in self.by_faults,
             self.topics.index(topic),
         )
-        name = f"{topic.encode().hex()}-{number:05}"
+        name = f"{self.topics.index(topic):05}-{number:05}"  # with the topic it may be too long for a file system
         for table in WRITTEN:
             _write_parts(getattr(ledger, table)(), table, Path(self.folder), name)
         readers = [_undecided(name, {("commit_rewind", SOUGHT): n}) for name, n in ledger.set_back.items()]

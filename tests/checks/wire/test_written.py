@@ -573,6 +573,15 @@ def test_records_of_a_process_in_two_topics_are_not_the_same_ones(tmp_path):
         assert len(seqs) == 4 and len(set(seqs)) == 4
 
 
+def test_a_topic_may_have_the_longest_name_that_kafka_allows(tmp_path):
+    longest = [("acme.orders." + letter * 249)[:249] for letter in "ab"]
+    task = _Task(str(tmp_path), {}, "token", frozenset(), topics=tuple(longest))
+    for topic in longest:
+        task.write(of_partition(topic, [sent("a", (7, 0, 0), at=10)], [logged(0, "a", (7, 0, 0))]))
+    for table in ("sends.parquet", "log"):
+        assert [row["topic"] for row in pq.read_table(tmp_path / table).to_pylist()] == longest
+
+
 @pytest.mark.parametrize(("records", "count"), [([3], 3), ([3, -1, 2], 5), ([0], 1)])
 def test_nothing_is_decided_of_a_compacted_topic(tmp_path, records, count):
     """Also not of one that compaction has emptied."""
