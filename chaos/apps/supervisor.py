@@ -50,6 +50,10 @@ LONGEST_LOG = 2 << 30
 """Bytes of a log that is an effect, so that nothing of it may be left out."""
 LEAST_START_S, SLOWER = 10.0, 2.0
 """An instance that comes back gets this time to start, or so many times what a start took before."""
+ALONE = (
+    "; {} runs: if no other instance can run beside it, as with a lock file or a port of its choice, one is enough "
+    "(`instances: 1`, --instances 1)"
+)
 CONNECTED_S = 5.0
 """An instance that ran so long has connected to its address, or never does."""
 
@@ -295,7 +299,8 @@ class Applications:
             self.check()
             for instance in instances:
                 if instance.exit_code is not None and not instance.alive:
-                    raise ClientError(f"{instance.describe_exit()}; it ended before {app} was ready")
+                    alone = next((ALONE.format(i.name) for i in instances if i.alive), "")
+                    raise ClientError(f"{instance.describe_exit()}; it ended before {app} was ready{alone}")
             return self._lacks(found, instances)
 
         limit_s = found.ready_within(self._scenario.limits.clients)

@@ -138,7 +138,10 @@ def _documents(samples: Path) -> Iterator[Any]:
                         yield json.loads(line)
                     except (ValueError, RecursionError) as e:
                         reason = getattr(e, "msg", None) or str(e)
-                        hint = "one document belongs in each line, as `jq -c . FILE` writes them"
+                        hint = (
+                            "one document belongs in each line, as `jq -c . FILE` writes them; inputs in another form, "
+                            "such as CSV, are a `template` in the `value` of a scenario, and Avro is JSON with `avro`"
+                        )
                         what = f"--samples {samples}:{number} is no JSON ({reason}); {hint}"
                         raise UsageError(what) from None
     except (OSError, UnicodeDecodeError) as e:

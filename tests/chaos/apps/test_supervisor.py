@@ -145,6 +145,21 @@ def test_a_program_that_ends_at_once_is_named_with_its_last_words(started):
         one.apps.start()
 
 
+@pytest.mark.parametrize(("instances", "hinted"), [(2, True), (1, False)])
+def test_a_program_that_cannot_run_twice_is_named_with_what_to_do(started, tmp_path, instances, hinted):
+    lock = (
+        "import fcntl, sys, time\n"
+        "lock = open(sys.argv[1], 'w')\n"
+        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "time.sleep(600 if sys.argv[2] == '2' else 0)"
+    )
+    command = [sys.executable, "-c", lock, str(tmp_path / "lock"), str(instances)]
+    with started(command=command, instances=instances, ready={"log": "^never"}) as one:
+        with pytest.raises(ClientError, match="ended before billing was ready") as raised:
+            one.apps.start()
+        assert ("runs: if no other instance can run beside it" in str(raised.value)) is hinted
+
+
 def test_no_word_of_a_program_is_shown_if_payloads_are_hidden_and_its_log_has_them(started, tmp_path):
     program = "import time; print('order of Jane Doe', flush=True); time.sleep({}); raise SystemExit(4)"
     hide = {"capture": Capture(payloads="none")}

@@ -63,6 +63,7 @@ def test_the_id_of_the_shipped_samples():
         ),
         ("[1, 2]\n", r"has no JSON object in any line, .* such as --id '\$\[0\]\.id'"),
         ('"a"\n"b"\n', "has no JSON object in any line"),
+        ("4711;12.5\n4712;10\n", r"s.jsonl:1 is no JSON .* such as CSV, are a `template` in the `value` of a scenario"),
         ('{\n"a": 1}\n', r"s.jsonl:1 is no JSON .*; one document belongs in each line, as `jq -c \. FILE` writes"),
         ("[" * 100_000, "s.jsonl:1 is no JSON"),
         ("\n\n", "is empty; write a JSON document"),
