@@ -2,6 +2,7 @@
 
     read      the stage `effects` of the read-back: topics, databases, files, logs and calls -> ledger/effects.parquet
     judge     inputs x effects, as DataFrames -> audit/effect_inputs (the joined table), effect_totals, effect_findings
+    judged    the judgement of one effect, and aggregates of an effect of all inputs of a key
     story     what the wire saw of the first findings, and the cause that this shows
     lanes     what applications did over time, for the report
     findings  the first findings of each kind as sentences

@@ -23,7 +23,7 @@ from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.time_buckets import BUCKET_US
 from checks.effects.seen import Life, app_of, lives_of
-from checks.effects.tables import INPUTS, write_table
+from checks.effects.tables import inputs_of, write_table
 from checks.evidence import ledger_rows
 from checks.spark.master import is_local
 from checks.spark.remote import Mirror
@@ -50,7 +50,7 @@ def write_lanes(run: Run, resolved: Resolved, master: str) -> None:
     series: list[Row] = []
     here = is_local(master) and not isinstance(run, Mirror)
     for effect in resolved.scenario.effects:
-        inputs = run.audit / INPUTS / effect.name
+        inputs = inputs_of(run, effect)
         if inputs.exists() and not effect.aggregate and here:
             at = dataset(inputs, format="parquet").to_table(["first_at_us"])["first_at_us"].drop_null()
             series += _buckets("effects", pa.repeat(effect.name, len(at)), at)

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chaos.run.directory import Run
 from chaos.run.result import EFFECT_KINDS
+from chaos.setup.effects import Effect
 
 _str, _i32, _i64 = pa.string(), pa.int32(), pa.int64()
 
@@ -43,6 +45,11 @@ FINDINGS = pa.schema(
 """The first findings of each effect and kind, with the input and with where and when the effects are. `why`: what the
 write path did, such as a record that is lost. The last four columns are the story of the findings in the report, from
 the wire (`checks.effects.story`): frames in order, how its sentence ends, key of its cause, library as announced."""
+
+
+def inputs_of(run: Run, effect: Effect) -> Path:
+    """Return the folder of an effect in the joined table. Readers of Parquet pass over names that begin with _ or ."""
+    return run.audit / INPUTS / f"of-{effect.name}"
 
 
 def span(kind: str, sure: int, more: int, without_id: int) -> tuple[int, int]:

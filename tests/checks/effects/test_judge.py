@@ -677,6 +677,26 @@ def test_an_effect_before_its_input_says_that_a_clock_or_zone_is_wrong(spark, st
     assert s.late() == 0, "two clocks differ"
 
 
+COPIED = "its records have the timestamps of their inputs, as Kafka Streams gives them: set message.timestamp.type"
+
+
+@pytest.mark.parametrize(
+    ("effect", "last", "said"),
+    [
+        (TOPIC, 0.001, COPIED),
+        (TOPIC, 0.003, ""),  # before its input is acknowledged, as all of them
+        (f"{TOPIC}, at: $.at", 0.001, ""),  # the application says when
+    ],
+)
+def test_records_with_the_timestamps_of_their_inputs_do_not_say_when_they_came(spark, story, effect, last, said):
+    s = behind(story, ("crash", 1.5), inputs=3, effect=effect)
+    for seq in range(3):
+        s.effect(seq, at=seq + (last if seq == 2 else 0.001))
+    assert s.judge(spark) == CLEAN | {"behind": None if said else 0}
+    assert s.late() == 0 if not said else s.late().startswith(said)
+    assert s.totals["behind"]["why"].startswith(said or "when crash came")
+
+
 def test_an_effect_that_the_run_did_not_see_come_has_no_time(spark, story):
     s = story("sql: 'env:DB', query: select 1", inputs=1)
     s.effect(0, at_us=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from checks.effects import judge
+from checks.effects import judge, judged
 from checks.effects.findings import sentence
 from checks.effects.tables import BEHIND, INPUTS, OPEN
 from checks.evidence import audit_rows
@@ -25,7 +25,7 @@ def words(story, kind):
 
 def test_a_missing_input_has_the_id_that_its_producer_wrote(spark, tmp_path, monkeypatch):
     """Those acknowledged first are named, up to a limit; the number is exact."""
-    monkeypatch.setattr(judge, "CAP", 2)
+    monkeypatch.setattr(judged, "CAP", 2)
     s = Story(tmp_path / "story", scenario=NUMBERS)
     for seq in range(3):
         s.input(seq)
@@ -112,7 +112,7 @@ def test_an_effect_that_can_no_longer_be_read_keeps_no_rows_of_an_earlier_judgem
     s.input(0)
     s.reads["error"] = "the database did not answer"
     s.write()
-    (s.run.audit / INPUTS / "invoices").mkdir(parents=True)
+    (s.run.audit / INPUTS / "of-invoices").mkdir(parents=True)
     judge.judge_effects(spark, s.run, s.resolved)
     assert not (s.run.audit / INPUTS).exists()
     assert not audit_rows(s.run, "effect_totals") and not audit_rows(s.run, "effect_findings")

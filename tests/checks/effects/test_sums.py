@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checks.effects import judge
+from checks.effects import aggregates, judge
 from tests.checks.effects.story import COMPACTED, transaction, words
 from tests.support.fake_runs import SECOND, T0
 
@@ -269,7 +269,7 @@ def test_the_finding_of_a_sum_has_the_first_input_and_the_last_effect_of_the_key
 def test_the_inputs_of_wrong_sums_are_named_if_they_are_not_too_many(
     spark, story, untold, monkeypatch, aggregate, value, most, listed
 ):
-    monkeypatch.setattr(judge, "MOST_INPUTS", most)
+    monkeypatch.setattr(aggregates, "MOST_INPUTS", most)
     s = story(SUM.replace("sum($.amount)", aggregate), inputs=0)
     for seq, customer in enumerate(("anna", "anna", "bob", "eve")):
         s.input(seq, value=(str(seq + 1), customer))

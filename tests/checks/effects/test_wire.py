@@ -338,7 +338,7 @@ def test_the_lanes_of_applications(spark, tmp_path):
         ],
     )
     write_wire(spark, run, rows)
-    folder = run.audit / INPUTS / "invoices"
+    folder = run.audit / INPUTS / "of-invoices"
     folder.mkdir(parents=True)
     times = pa.table({"first_at_us": pa.array([None, 1, BUCKET_US - 1, BUCKET_US, 7 * BUCKET_US], pa.int64())})
     pq.write_table(times, folder / "part-0.parquet")
@@ -364,7 +364,7 @@ def test_without_a_wire_ledger_the_lanes_have_effects_alone(spark, tmp_path):
     fakes = [FakeRun(tmp_path / str(n), text) for n, text in enumerate((SCENARIO, alone))]
     for fake, effects in zip(fakes, (1, 0), strict=True):
         run = fake.write().run
-        folder = run.audit / INPUTS / "invoices"
+        folder = run.audit / INPUTS / "of-invoices"
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
         write_lanes(run, fake.resolved, "local[*]")
@@ -376,7 +376,7 @@ def test_an_effect_that_was_not_read_or_is_on_other_machines_has_no_lane(spark, 
     run = fake.write().run
     write_lanes(run, fake.resolved, "local[*]")
     assert not audit_rows(run, "app_series"), "it has no table"
-    folder = run.audit / INPUTS / "invoices"
+    folder = run.audit / INPUTS / "of-invoices"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
     write_lanes(run, fake.resolved, "spark://elsewhere:7077")
