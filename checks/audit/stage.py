@@ -146,6 +146,7 @@ def read_small(ledger: Ledger, scenario: Scenario) -> Inputs:
     internal, log_ranges = _internal(tables.pop("log_range"))
     commit_log = CommitLog(ledger.commit_log, tables.pop("commit_log_range"), scenario.skewed)
     end_us = _end_us(tables)
+    begins = (row["at_us"] for row in tables["lifecycle"] if row["at_us"])  # 0: a writer that no process is known of
     return Inputs(
         scenario=scenario,
         ledger=ledger,
@@ -155,7 +156,7 @@ def read_small(ledger: Ledger, scenario: Scenario) -> Inputs:
         read_us={(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges},
         commit_log=commit_log,
         offsets_removed=sum(r["end"] - r["start"] - r["records"] for r in internal) if internal else None,
-        begin_us=min((row["at_us"] for row in tables["lifecycle"]), default=end_us),
+        begin_us=min(begins, default=end_us),
         end_us=end_us,
     )
 

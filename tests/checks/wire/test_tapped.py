@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.ledger.schemas import TABLES
+from chaos.ledger.schemas import COMMIT_LOG_RANGE, LOG_RANGE, TABLES
 from chaos.run.directory import Run
 from chaos.run.tap import TapRecord
+from chaos.scenario.load import parse
 from checks.audit.findings import STALLED
 from checks.audit.output.totals import visible
+from checks.audit.stage import read_small
 from checks.readback import stage
-from checks.wire.ledger import _add_tapped
+from checks.wire.ledger import _add_tapped, _add_unknown
 from checks.wire.tables import table_path
 from tests.checks.wire.test_written import got, logged, partition, sent
+from tests.support.fake_runs import SCENARIO, T0, life
 
 OWN = (7, 0, 0)
 
@@ -103,3 +108,15 @@ def test_the_range_of_a_tap_is_from_where_it_began_to_where_it_ended_and_says_wh
     rows = pq.read_table(run.ledger / stage.RANGE).to_pylist()
     assert [(row["start"], row["end"]) for row in rows] == [(50, 70), (40, 80), (0, 5), (6, 6)]
     assert stage.read_range(run, ["orders"], "", None, {}, {})[1] == []  # of a run without a tap
+
+
+def test_a_writer_that_is_not_known_does_not_make_a_run_longer(tmp_path):
+    """Retention may remove records of a run that is long enough; a writer that no process is known of has no time."""
+    _add_unknown(tmp_path, ["orders"])
+    unknown = pq.read_table(tmp_path / "unknown.parquet")
+    known = [life("billing/1", "consumer", event, at_us=at) for event, at in (("started", T0), ("stopped", T0 + 9))]
+    read_back = {"log_range": LOG_RANGE, "commit_log_range": COMMIT_LOG_RANGE}
+    small = {name: schema.empty_table() for name, schema in (TABLES | read_back).items()}
+    small["lifecycle"] = pa.concat_tables([unknown, pa.Table.from_pylist(known, TABLES["lifecycle"])])
+    inputs = read_small(SimpleNamespace(small=small, commit_log=None), parse(SCENARIO, "t"))
+    assert (inputs.begin_us, inputs.run_us) == (T0, 9)
