@@ -20,8 +20,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from chaos.setup.names import MOST_OF_ENTRY
+
 OPEN_US = 1 << 62
-NAME_LENGTH = 16
+NAME_LENGTH = MOST_OF_ENTRY - 3
+"""Most characters of a group or client id in a name; the others are for groups that are equal once shortened."""
 
 
 @dataclass

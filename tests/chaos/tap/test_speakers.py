@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter
 
+from chaos.setup.names import EntryName
 from chaos.tap.speakers import Connection, ambiguous, named, processes
 
 S = 1_000_000
@@ -119,4 +121,9 @@ def test_names_are_those_of_clients_of_a_scenario_and_differ_for_different_group
     groups = ["a group with a very long name 1", "a group with a very long name 2"]
     made = [connection(n, f"c{n}", members={(group, "m"): (0, 9)}) for n, group in enumerate(groups)]
     first, second = numbers(*made)
-    assert first != second and all(len(name) < 20 and " " not in name for name in (first, second))
+    assert [first, second] == [f"a-group-with-a-very-long-name-{n}/1" for n in (1, 2)]
+    groups = [f"{'acme.' * 20}{n}" for n in (1, 2)]
+    made = [connection(n, f"c{n}", members={(group, "m"): (0, 9)}) for n, group in enumerate(groups)]
+    names = numbers(*made)
+    fitting = TypeAdapter(EntryName)
+    assert len(names) == 2 and all(fitting.validate_python(name.partition("/")[0]) for name in names)
