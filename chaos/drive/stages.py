@@ -97,18 +97,19 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
     check_owner(loaded, request.i_own_this_cluster)
     check_programs(loaded, path)
     _database_warnings(loaded)  # a database that does not answer ends the run before it begins
-    run = Run.create(runs_dir, run_id or new_run_id(path.stem))
-    run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    run_id = run_id or new_run_id(path.stem)
     name = path.stem if path.parent == SHIPPED else str(path.absolute())
     resolved = resolve(
         loaded,
-        run_id=run.run_id,
+        run_id=run_id,
         name=name,
         created_us=now_us(),
         seed=request.seed,
         overrides=list(request.sets),
         variant=variant,
     )
+    run = Run.create(runs_dir, run_id)
+    run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     save(run, resolved.model_copy(update={"scenario": keep(run, resolved.scenario)}))
     return run
 

@@ -129,7 +129,7 @@ def make_folder(path: Path, *below: Path) -> None:
         for folder in below:
             folder.mkdir()
     except FileExistsError:
-        raise RunDirError(f"{path} exists already; choose another --runs-dir or run id") from None
+        raise RunDirError(f"{path} exists already; choose another --into, --runs-dir or run id") from None
     except OSError as e:
         raise RunDirError(f"cannot create {path}: {e.strerror}; choose another --runs-dir") from None
 

@@ -204,6 +204,9 @@ Format = Literal["json"] | Avro | Protobuf | TextFormat
 
 
 def _in_a_list(given: Any) -> Any:
+    if isinstance(given, str) and "," in given:
+        several = ", ".join(given.replace(",", " ").split())
+        raise ValueError(f"{given!r} is no topic; write several as a list: [{several}]")
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, list | tuple):

@@ -82,7 +82,8 @@ class InCluster:
         if prefix and len(prefix) + len(name) > self.max_length:
             raise ScenarioError(
                 f"{name!r} is too long a name on an existing cluster: with the prefix {prefix} of the run it has "
-                f"{len(prefix) + len(name)} characters, and {self.max_length} are allowed"
+                f"{len(prefix) + len(name)} characters, and {self.max_length} are allowed; shorten the name to "
+                f"{self.max_length - len(prefix)}, or the id of the run, which is in the prefix"
             )
         return prefix + name
 

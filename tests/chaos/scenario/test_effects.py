@@ -51,6 +51,7 @@ def test_an_effect_may_be_in_any_one_of_several_topics():
         ("{name: e, topic: [invoices, orders], id: $.a}", "orders is the topic of the inputs too"),
         ("{name: e, topic: [dead, dead], id: $.a}", "dead, dead has a topic twice"),
         ("{name: e, topic: [], id: $.a}", "effects[0].topic: is empty; give at least 1"),
+        ("{name: e, topic: 'dead, out', id: $.a}", "'dead, out' is no topic; write several as a list: [dead, out]"),
         ("{name: e, topic: {a: 1}, id: $.a}", "effects[0].topic: {'a': 1} is neither a topic nor a list of topics"),
         ("{name: e, topic: ['a b', dead], id: $.a}", "effects[0].topic[0]: 'a b' does not fit"),
         ("{name: e, topic: [invoices, dead], id: key, equals: record}", "is one record of one topic"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from chaos.drive.stages import cluster_spec
+from chaos.drive.stages import ScenarioRequest, cluster_spec, prepare
 from chaos.errors import ScenarioError
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
@@ -207,8 +207,16 @@ def test_a_prefix_is_valid_in_a_topic_name_for_any_run_id():
 
 def test_a_name_that_is_too_long_with_the_prefix_is_refused():
     long = parse(EVERYWHERE.replace("TOPIC-b", "t" * 240), "long.yaml")
-    with pytest.raises(ScenarioError, match=r"too long a name .* 249 are allowed"):
+    with pytest.raises(ScenarioError, match=r"too long a name .* 249 are allowed; shorten the name to 236, or"):
         prefixed(long, "aftershock-r-")
+
+
+def test_a_name_that_is_refused_leaves_no_folder_that_keeps_the_next_run_from_its_name(tmp_path):
+    file = tmp_path / "long.yaml"
+    file.write_text(EVERYWHERE.replace("TOPIC-b", "t" * 240))
+    with pytest.raises(ScenarioError, match="too long a name"):
+        prepare(ScenarioRequest(str(file), i_own_this_cluster=True), runs_dir=tmp_path / "runs", run_id="r")
+    assert not (tmp_path / "runs" / "r").exists()
 
 
 THEIRS = """
