@@ -52,9 +52,8 @@ FEW = 500_000
 LARGE = {"spark.sql.shuffle.partitions": "64"}
 EARLY_US = 1_000_000
 """How far an effect may be before the send of its input: the clocks of two programs, and rounding."""
-COPIED_US = 2_000
-"""How far the timestamp of a record is from the send of its input, at the most, if it is a copy: it is in whole ms. No
-application reads, works and writes that fast for every input."""
+COPIED_US = 1_000
+"""How far a timestamp is before the send of an input, at the most, if it is a copy: it is in whole milliseconds."""
 MANY = 10
 """Inputs from one sample that would not all lack their effects by chance."""
 _FAULT = ["fault", "phase", "at_us"]
@@ -284,12 +283,13 @@ class _Singles(Judged):
     def _times(self) -> Any:
         """How many of them have times, and how far these are from the times of the inputs."""
         early = F.col("at_us") < F.col("invoked_us") - EARLY_US
+        before = F.col("invoked_us") - F.col("after_us")
         return self._done.agg(
             total(F.lit(1), F.col("at_us").isNotNull()).alias("timed"),
             total(F.lit(1), F.col("at_us").isNull()).alias("untimed"),
             total(F.lit(1), early).alias("early"),
             F.max(F.col("invoked_us") - F.col("at_us")).alias("by_us"),
-            F.max(F.abs(F.col("after_us") - F.col("invoked_us"))).alias("apart_us"),
+            total(F.lit(1), before.between(1, COPIED_US)).alias("copied"),
         ).first()
 
     @cached_property
@@ -303,7 +303,7 @@ class _Singles(Judged):
                 "give the time zone of their times (zone), or mend the clock"
             )
         of_records = bool(self.effect.topics) and self.effect.at is None
-        if of_records and times.apart_us is not None and times.apart_us <= COPIED_US:
+        if of_records and times.copied > times.timed / 2:  # the rest was not sent at once when it was noted as sent
             return (
                 "its records have the timestamps of their inputs, as Kafka Streams gives them: set "
                 "message.timestamp.type of the topic to LogAppendTime, or name the time in a record with `at`"

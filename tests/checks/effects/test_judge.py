@@ -681,17 +681,18 @@ COPIED = "its records have the timestamps of their inputs, as Kafka Streams give
 
 
 @pytest.mark.parametrize(
-    ("effect", "last", "said"),
+    ("effect", "apart", "said"),
     [
-        (TOPIC, 0.001, COPIED),
-        (TOPIC, 0.003, ""),  # before its input is acknowledged, as all of them
-        (f"{TOPIC}, at: $.at", 0.001, ""),  # the application says when
+        (TOPIC, [-0.0004, -0.0009, 0.011], COPIED),
+        (TOPIC, [-0.0004, 0.001, 0.001], ""),  # a fast application, before its inputs are acknowledged
+        (TOPIC, [-0.0004, -0.004, -0.004], ""),  # another clock
+        (f"{TOPIC}, at: $.at", [-0.0004] * 3, ""),  # the application says when
     ],
 )
-def test_records_with_the_timestamps_of_their_inputs_do_not_say_when_they_came(spark, story, effect, last, said):
+def test_records_with_the_timestamps_of_their_inputs_do_not_say_when_they_came(spark, story, effect, apart, said):
     s = behind(story, ("crash", 1.5), inputs=3, effect=effect)
-    for seq in range(3):
-        s.effect(seq, at=seq + (last if seq == 2 else 0.001))
+    for seq, seconds in enumerate(apart):
+        s.effect(seq, at=seq + seconds)
     assert s.judge(spark) == CLEAN | {"behind": None if said else 0}
     assert s.late() == 0 if not said else s.late().startswith(said)
     assert s.totals["behind"]["why"].startswith(said or "when crash came")
