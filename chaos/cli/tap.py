@@ -86,6 +86,7 @@ def tap(
     """
     with TapView() as view:
         view.doing("loading")
+        from chaos.lab.lab import recorded
         from chaos.run.directory import Run
         from chaos.run.events import EventLog
         from chaos.tap import order as orders
@@ -93,7 +94,7 @@ def tap(
 
         if judge:
             run = Run.open(judge)
-            with orders.held(run):
+            with orders.held(run), recorded([run], run.path.parent, view.problem):
                 session.judge_later(run, EventLog(run, view))
                 code = _judged(run, view)
         else:

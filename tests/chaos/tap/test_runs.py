@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from chaos.campaign.subject import load_subject
+from chaos.cli import app
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.relay.capture import FOLDER, SEAL
@@ -86,3 +88,13 @@ def test_a_recording_ends_at_its_limit_or_before_its_disk_is_full_and_says_which
     monkeypatch.setattr(session.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     why = session.full(size, limit, tmp_path)
     assert why.startswith(words) and bool(why) == bool(words)
+
+
+def test_a_recording_that_is_judged_later_is_in_the_history_with_that_verdict(run, monkeypatch):
+    recorded = []
+    monkeypatch.setattr("chaos.lab.lab.record", lambda runs, *_: recorded.extend(one.run_id for one in runs))
+    monkeypatch.setattr("chaos.tap.session.judge_later", lambda *_: None)
+    monkeypatch.setattr("chaos.cli.tap._judged", lambda *_: 0)
+    monkeypatch.setattr("chaos.cli.tap.print_result", lambda *_: None)
+    result = CliRunner().invoke(app, ["tap", "--judge", str(run.path)])
+    assert (result.exit_code, recorded) == (0, [run.run_id])
