@@ -376,8 +376,9 @@ class Applications:
             seen = f", and the brokers have members of its group {group} from {', '.join(hosts)}" if hosts else ""
             found += [
                 f"{name} never connected to its address {self._addresses(name)}{seen}: it ignores the address that it "
-                "was given, so the relay does not see it; give it {bootstrap} where it reads the address: `command`, "
-                "`env`, or a configuration file that `files` of the application makes from a template, in {files}"
+                "was given, so the relay does not see it; give it {bootstrap} (or {bootstrap|host}, {bootstrap|port}), "
+                "where it reads the address: `command`, `env`, or a configuration file that `files` of the application "
+                "makes from a template, in {files}"
                 for name in silent
             ]
             found += [

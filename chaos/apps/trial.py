@@ -21,6 +21,7 @@ from chaos.errors import UsageError
 from chaos.kafka.settings import FOR_SHORT_RUNS
 from chaos.setup.effects import Effect
 from chaos.setup.names import MOST_OF_ENTRY, nearest
+from chaos.setup.placeholders import names_brokers, placeholders
 
 ADDRESS_VARIABLES = (
     *("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP", "KAFKA_BROKERS", "KAFKA_BROKER", "KAFKA_SERVERS", "KAFKA_URL"),
@@ -411,7 +412,7 @@ def with_address(env: Mapping[str, str], command: Sequence[str]) -> dict[str, st
 
     command: its words, and the texts of its templates.
     """
-    if any("{bootstrap}" in text for text in (*env.values(), *command)):
+    if any(map(names_brokers, chain.from_iterable(map(placeholders, (*env.values(), *command))))):
         return dict(env)
     return {**dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"), **env}
 

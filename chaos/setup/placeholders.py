@@ -68,12 +68,15 @@ FORMS: dict[str, Callable[[str], str]] = {
     "shell": shlex.quote,
     "xml": lambda text: escape(text, quote=True).replace("\n", "&#10;").replace("\r", "&#13;"),
     "url": lambda text: quote(text, safe=""),
+    "host": lambda text: text.split(",")[0].rpartition(":")[0],
+    "port": lambda text: text.split(",")[0].rpartition(":")[2],
 }
 """How a value is written where a file has its own rules, because a password has quotes and line ends.
 
 json: inside the double quotes of JSON, YAML, TOML or dotenv. properties: a value of a properties file. jaas: inside the
 double quotes of a JAAS line. shell: a word of a shell, with its quotes. xml: text or attribute. url: a part of a URL.
-Several are applied in turn: `{password|jaas|properties}`."""
+host, port: a part of an address, of the first one of several: `{bootstrap|host}`. Several forms are applied in turn:
+`{password|jaas|properties}`."""
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)((?:\|[a-z]+)*)\}")
 
 

@@ -519,9 +519,14 @@ def _unexpected(story: Story, finding: Row, fetches: Sequence[Row], writes: Sequ
 
 
 def _pair(facts: Facts, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[Row, Row | None]:
-    """Return the fetches behind two effects: before each write, by its instance; else the first two of processes."""
+    """Return the fetches behind two effects: before each write, by the same incarnation; else the first two."""
     before = [
-        [r for r in fetches if r["instance"] == write["instance"] and r["answered_us"] <= write["asked_us"]]
+        [
+            row
+            for row in fetches
+            if row["answered_us"] <= write["asked_us"]
+            and facts.same(row, facts.life(write["instance"], write["asked_us"]), write["instance"])
+        ]
         for write in writes[:2]
     ]
     if len(before) == 2 and all(before):

@@ -179,7 +179,13 @@ def test_inputs_of_two_topics_have_different_ids(tmp_path):
 
 @pytest.mark.parametrize(
     ("env", "usual"),
-    [({}, True), ({"OUT": "x"}, True), ({"MINE": "{bootstrap}"}, False), ({"A": "b:{bootstrap}"}, False)],
+    [
+        ({}, True),
+        ({"OUT": "x"}, True),
+        ({"MINE": "{bootstrap}"}, False),
+        ({"A": "b:{bootstrap}"}, False),
+        ({"P": "{bootstrap|port}"}, False),
+    ],
 )
 def test_the_usual_variables_have_the_address_unless_the_user_says_where_it_is(tmp_path, env, usual):
     (app,) = scenario_of(asked(tmp_path, env=env))["apps"]

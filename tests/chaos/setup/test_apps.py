@@ -46,6 +46,11 @@ def test_placeholders_are_replaced_and_other_braces_stay(text, shown):
     assert filled(text, {"bootstrap": "k:1", "topic.a.b": "A"}) == shown
 
 
+@pytest.mark.parametrize("at", ["broker-1.acme:9092", "broker-1.acme:9092,broker-2.acme:9093"])
+def test_host_and_port_of_an_address_are_given_apart(at):
+    assert filled("{bootstrap|host} {bootstrap|port}", {"bootstrap": at}) == "broker-1.acme 9092"
+
+
 def test_a_template_keeps_what_is_no_placeholder():
     assert filled("{{x}} {yyyy} {bootstrap}", {"bootstrap": "k:1"}, strict=False) == "{{x}} {yyyy} k:1"
 

@@ -662,6 +662,12 @@ SELF = [*FETCHED, fetch("billing/2", 13)]
             "no member fetched it again",
         ),
         (
+            "sent_twice",  # the incarnation that fetched it first wrote nothing
+            facts({"billing/2": [Life("billing/2", 0, at(12.5), "was killed"), Life("billing/2", at(12.7), None)]}),
+            {"fetches": SELF, "writes": [write("billing/2", 13.4), write("billing/2", 13.6)]},
+            "fetched by billing/2 at 13.0 s, its effect was acknowledged at 13.4 s, and no member fetched it again",
+        ),
+        (
             "repeated",  # the second fetch came before the first write
             facts(),
             {"fetches": SELF, "writes": [write("billing/2", 13.4), write("billing/2", 13.6)]},
