@@ -67,6 +67,8 @@ MOST_UNEVEN = 8
 """Topics up to which it is tried which of them have a record for each input together."""
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
+UNREAD_S = 10.0
+"""Time without anything new after which an application that asked for a topic does not begin to read from it."""
 COMMITTED_S = 6.0
 """Time without anything new after which writing is complete once its group has committed all inputs, and time for it to
 commit one. A client that commits by itself does so every 5 s, and may do so before the work on an input is done.
@@ -317,7 +319,10 @@ class _Look:
                 raise self._ended(self._unseen(apps, again, "--reads TOPIC"))
             groups = list_groups(self._kafka, bool) or []
             found = self._wire.fetched | self._assigned(groups)
-            return bool(found) and time.monotonic() - self._wire.changed > QUIET_S
+            quiet = time.monotonic() - self._wire.changed
+            if not found and quiet > UNREAD_S:
+                self._check_topics(groups)
+            return bool(found) and quiet > QUIET_S
 
         try:
             wait_until(complete, START_S, "")

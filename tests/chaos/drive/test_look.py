@@ -147,7 +147,7 @@ consumer = Consumer({{**address, "group.id": "billing", "auto.offset.reset": "ea
 producer = Producer(address)
 topics = {reads}
 {before}
-consumer.subscribe(topics)
+{subscribe}
 while True:
     for message in consumer.consume(10, 0.1):
         if message.error():
@@ -158,10 +158,12 @@ while True:
 """
 
 
-def init(tmp_path, work, *options, reads=("orders",), before=""):
+def init(tmp_path, work, *options, reads=("orders",), before="", subscribe="consumer.subscribe(topics)"):
     """Run `init` with a service that does this for each order; return how it ended, and where it writes."""
     indented = "\n        ".join(work.strip().splitlines())
-    (tmp_path / "service.py").write_text(SERVICE.format(work=indented, reads=list(reads), before=before))
+    (tmp_path / "service.py").write_text(
+        SERVICE.format(work=indented, reads=list(reads), before=before, subscribe=subscribe)
+    )
     (tmp_path / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 40}\n')
     save, runs = tmp_path / "mine.yaml", tmp_path / "runs"
     asked = ["--samples", tmp_path / "orders.jsonl", "--save", save, "--runs-dir", runs, *options]
@@ -272,6 +274,21 @@ if consumer.list_topics("orders-retry", 10).topics["orders-retry"].error:  # as 
         "orders-dlt": (1, 0),
     }
     assert left_running(runs) == [] and not list(runs.glob("look-*"))
+
+
+ASSIGNED = """
+known = consumer.list_topics("orders", 10).topics["orders"].partitions
+consumer.assign([TopicPartition("orders", number, 0) for number in known])
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.landing
+def test_a_program_that_assigns_the_partitions_which_it_found_at_its_start_is_looked_at_again(tmp_path):
+    before = "from confluent_kafka import TopicPartition\n" + ASSIGNED
+    ended, save, _ = init(tmp_path, BILLING, before=before, subscribe="")
+    assert "looking again: service asked for orders, too, before that was there" in ended.err
+    assert "no consumer group" in ended.err and load(save).topics[0].name == "orders"
 
 
 class _Offsets:
