@@ -396,6 +396,12 @@ class Effect(Strict):
         return Place.parse(self.id) if self.id else Place("name", ("id",)) if self.log else None
 
     @property
+    def reads_values(self) -> bool:
+        """Whether something that is judged is in the value of a record, and not only in its key and headers."""
+        places = (self.id_place, self.value_place, Place.parse(self.at) if self.at else None)
+        return any(place is not None and place.kind not in ("key", "header") for place in places)
+
+    @property
     def app(self) -> str | None:
         """The application of the run that is its database; None if it is another database, or none."""
         return app_of(self.sql)

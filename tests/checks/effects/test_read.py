@@ -14,6 +14,7 @@ from chaos.errors import ClusterError
 from chaos.kafka.security import Endpoint
 from chaos.ledger.schemas import LOG_RANGE
 from chaos.run.events import EventLog, read_events
+from chaos.setup.effects import Effect
 from checks.effects import read as reading
 from checks.effects.read import Plan, SourcePart, TopicPart, fingerprint, read_effects
 from checks.readback.source import ROWS_PER_FILE, OffsetRange
@@ -201,6 +202,23 @@ def test_the_time_that_a_record_says_is_its_own(tmp_path, monkeypatch):
     effect = FakeRun(tmp_path, text).resolved.scenario.effects[0]
     row = reading._topic_rows(effect, False)(message(5, b'{"id": "a", "at": 1700000000123}'), "")
     assert (row["after_us"], row["at_us"]) == (1_700_000_000_123_000, 1_700_000_000_123_000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"id": "header:order"}, "a"),
+        ({"id": "key"}, "b"),
+        ({"id": "header:order", "at": "$.at"}, None),  # the value has to be read
+        ({"id": "key", "format": {"text": "^x(?P<x>.)"}}, None),  # as the user says what it is
+        ({"id": "$.id"}, None),
+    ],
+)
+def test_a_value_without_anything_that_is_judged_may_be_anything(changes, expected):
+    record = message(5, b"\x00\xff done")
+    record.key, record.headers = (lambda: b"b"), (lambda: [("order", b"a")])
+    row = reading._topic_rows(Effect.model_validate({"name": "e", "topic": "invoices", **changes}), False)(record, "")
+    assert (row.get("id"), "problem" in row) == (expected, expected is None)
 
 
 @pytest.mark.parametrize(
