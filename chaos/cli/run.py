@@ -159,8 +159,8 @@ Reads = Annotated[
 Writes = Annotated[
     list[str] | None,
     typer.Option(
-        help="A topic that gets one record for each input; with commas, several of which any one gets it. Seen in a "
-        "first run if left out."
+        help="A topic that gets one record for each input; with commas, several topics: it may "
+        "be in any one. Seen in a first run if left out."
     ),
 ]
 Effects = Annotated[

@@ -64,7 +64,7 @@ WRITE_S = 20.0
 MOST_WRITE_S = 120.0
 """Time after which the look no longer waits for a slow application."""
 MOST_UNEVEN = 8
-"""Topics up to which it is tried which of them have a record for each input together."""
+"""Topics among which those are looked for that have a record for each input together, at most."""
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
 UNREAD_S = 10.0

@@ -231,12 +231,16 @@ class Application:
         """Do nothing: the application runs within `Cluster.verdict`."""
 
     def kill(self, instance: int | None = None, **more: Any) -> str:
-        """Kill an instance (SIGKILL), and start it again; any instance if none is named."""
-        return self._fault("app.kill", instance, **more)
+        """Kill an instance (SIGKILL), and start it again; any instance if none is named.
+
+        The brokers end its sessions at once. With `ends_sessions=False`, they miss it for its session time-out first,
+        45 s by default.
+        """
+        return self._fault("app.kill", instance, **{"ends_sessions": True, **more})
 
     def stop(self, instance: int | None = None, **more: Any) -> str:
-        """Ask an instance to end (SIGTERM), and start it again."""
-        return self._fault("app.stop", instance, **more)
+        """Ask an instance to end (SIGTERM), and start it again. ends_sessions: see `kill`."""
+        return self._fault("app.stop", instance, **{"ends_sessions": True, **more})
 
     def pause(self, instance: int | None = None, **more: Any) -> str:
         """Suspend an instance (SIGSTOP), and let it go on."""

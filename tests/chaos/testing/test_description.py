@@ -39,6 +39,7 @@ def test_a_test_is_a_scenario_with_its_faults_one_after_another(kafka, tmp_path)
     leader, crash, slow = scenario.faults
     assert (leader.kind, leader.target.leader_of, leader.when.acked) == ("broker.kill", "orders/0", 500)
     assert (crash.kind, crash.target.app, crash.when.works.after) == ("app.kill", "app/1", f"{leader.name}.healed + 1s")
+    assert crash.ends_sessions
     assert (slow.target.app, slow.latency, slow.heal.after) == ("app", 0.05, 4.0)
     (effect,) = scenario.effects
     assert (effect.topics, effect.id, effect.of) == (("invoices",), "$.order_id", "orders")
@@ -75,9 +76,10 @@ def test_a_fault_without_a_heal_is_followed_after_its_proof_and_a_trigger_is_tak
     app = cluster.app("python service.py", reads="orders", writes="invoices")
     cluster.send("orders", samples="orders.jsonl", id="$.order_id")
     moment = {"wire": {"app": "app/1", "api": "OffsetCommit", "nth": 3}}
-    first = app.kill(1, when=moment, heal=None)
+    first = app.kill(1, when=moment, heal=None, ends_sessions=False)
     second = cluster.pause(broker=1)
     made = parsed(cluster.scenario())
+    assert not made.faults[0].ends_sessions
     assert made.faults[0].when.wire.nth == 3 and made.faults[1].when.works.after == f"{first}.proven + 1s"
     assert second == made.faults[1].name
 
