@@ -466,11 +466,14 @@ class _Look:
 
     def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:
         (instance,) = apps.of(self._asked.app)
-        said = f"; it said last: {words}" if (words := instance.last_words()) else ""
+        if past := apps.strangers():
+            option = ""  # they say what to do, and to name a topic does not help
+        said = [f"it said last: {words}"] if (words := instance.last_words()) else []
+        said += [f"see {instance.log}, and name it with {option}" if option else f"see {instance.log}"]
         if instance.restarts:
-            said = f"; it was started {instance.restarts + 1} times, because {instance.describe_exit()}"
-        past = "".join(f"; {problem}" for problem in apps.strangers())
-        return UsageError(f"{self._asked.app} {what}{past}{said}; see {instance.log}, and name it with {option}")
+            said = [f"it was started {instance.restarts + 1} times, because {instance.describe_exit()}"]
+            said += [f"name it with {option}"] if option else []
+        return UsageError("; ".join([f"{self._asked.app} {what}", *past, *said]))
 
 
 def all_committed(kafka: Kafka, reads: Sequence[str], groups: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from chaos.apps.trial import COMMITTED, Asked, effect_words, scenario_of, write_scenario
+from chaos.drive import look
 from chaos.drive.look import Seen, all_committed, either_of, of_inputs, per_sample, place_of, proposed
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import load, parse
@@ -289,6 +290,27 @@ def test_a_program_that_assigns_the_partitions_which_it_found_at_its_start_is_lo
     ended, save, _ = init(tmp_path, BILLING, before=before, subscribe="")
     assert "looking again: service asked for orders, too, before that was there" in ended.err
     assert "no consumer group" in ended.err and load(save).topics[0].name == "orders"
+
+
+@pytest.mark.parametrize(
+    ("restarts", "past", "words"),
+    [
+        (0, [], "a wrote nothing; it said last: hm; see /l/a.log, and name it with --writes TOPIC"),
+        (
+            2,
+            [],
+            "a wrote nothing; it was started 3 times, because it ended; see logs/a.log; name it with --writes TOPIC",
+        ),
+        (0, ["a/1 is elsewhere"], "a wrote nothing; a/1 is elsewhere; it said last: hm; see /l/a.log"),
+    ],
+)
+def test_what_is_not_seen_is_said_with_what_to_do_once(restarts, past, words):
+    instance = SimpleNamespace(
+        restarts=restarts, log="/l/a.log", last_words=lambda: "hm", describe_exit=lambda: "it ended; see logs/a.log"
+    )
+    apps = SimpleNamespace(of=lambda app: [instance], strangers=lambda: past)
+    one = SimpleNamespace(_asked=SimpleNamespace(app="a"))
+    assert str(look._Look._unseen(one, apps, "wrote nothing", "--writes TOPIC")) == words
 
 
 class _Offsets:
