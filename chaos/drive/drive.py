@@ -195,7 +195,7 @@ class Drive:
                 with self._events.stage("settle"):
                     ends = partial(_records, kafka, observer, self._others)
                     inputs = partial(self._inputs, fleet)
-                    during = partial(self._check_infrastructure, fleet)
+                    during = partial(self._during_settle, fleet)
                     watch.settle(ends, inputs, self._limits.drain, during, apps.starting)
                     watch.keep()
             with self._events.stage("stop"):
@@ -409,8 +409,8 @@ class Drive:
         elapsed_s = time.monotonic() - self._started
         return Progress(elapsed_s, acked, delivered, self._scenario.groups, phases)  # type: ignore[arg-type]
 
-    def _report(self, progress: Progress, force: bool = False, behind: Sequence[Behind] = ()) -> None:
-        """Record a progress event, with rates since the last one. behind: what a drain waits for."""
+    def _report(self, progress: Progress, force: bool = False, waits: str = "") -> None:
+        """Record a progress event, with rates since the last one. waits: for what the run waits."""
         at, acked, delivered = self._last_report
         now = progress.elapsed_s
         all_acked, all_delivered = sum(progress.acked.values()), sum(progress.delivered.values())
@@ -424,7 +424,7 @@ class Drive:
             delivered=_by_reader(self._scenario, progress),
             acked_per_s=round((all_acked - acked) / seconds),
             delivered_per_s=round((all_delivered - delivered) / seconds),
-            **({"waits": words_of(behind, 1)} if behind else {}),
+            **({"waits": waits} if waits else {}),
         )
         self._last_report = (now, all_acked, all_delivered)
 
@@ -482,8 +482,12 @@ class Drive:
             for entry, counts in fetches(self._scenario, self._proxy.status()).items():
                 observer.note(f"client:{entry}", "fetches", counts)
 
+    def _during_settle(self, fleet: Fleet, waits: str) -> None:
+        self._report(self._progress(fleet, {}), waits=waits)
+        self._check_infrastructure(fleet)
+
     def _during_drain(self, fleet: Fleet, behind: Sequence[Behind]) -> None:
-        self._report(self._progress(fleet, {}), behind=behind)
+        self._report(self._progress(fleet, {}), waits=words_of(behind, 1))
         self._check_infrastructure(fleet)
 
 

@@ -117,7 +117,7 @@ class Watch:
         ends: Callable[[Effect], tuple[int, bool]],
         inputs: Callable[[str], int],
         limit_s: float,
-        during: Callable[[], None],
+        during: Callable[[str], None],
         starting: Callable[[], object],
     ) -> None:
         """Wait until no effect has changed for its time to settle. An event names those that have after the limit.
@@ -129,14 +129,16 @@ class Watch:
         its first record, and a killed application leaves it to its transaction.timeout.ms.
 
         ends: returns the sum of the end offsets of an effect's topic, and whether a transaction in it is open. inputs:
-        returns the acknowledged inputs in a topic. during: called before each look; it may raise to end the wait.
+        returns the acknowledged inputs in a topic. during: called before each look with what the last one found to be
+        incomplete; it may raise to end the wait.
         starting: returns what is true as long as an instance of an application is not back yet.
         """
         topics = {e.name: e for e in self._effects if e.topic is not None}
         began, latest = time.monotonic(), {name: (ends(e)[0], time.monotonic()) for name, e in topics.items()}
         deadline, back = began + limit_s, float("-inf")
+        waits = ""
         while True:
-            during()
+            during(waits)
             if is_starting := bool(starting()):
                 back = time.monotonic()
             open_in = []
@@ -145,18 +147,20 @@ class Watch:
                 open_in += [name] if is_open else []
                 if is_open or end != latest[name][0]:
                     latest[name] = end, time.monotonic()
-            changing, unchanged = [], {}
+            changing, unchanged, words = [], {}, []
             for effect in self._effects:
                 number, quiet_s = self._quiet(effect, latest.get(effect.name), began)
                 quiet_s = min(quiet_s, time.monotonic() - back)
                 topic = input_topic(self._scenario, effect)
-                short = not effect.aggregate and number < effect.per.due(inputs(topic))
-                needed_s = effect.settle if effect.settle is not None else PATIENCE_S if short else SETTLED_S
+                due = 0 if effect.aggregate else effect.per.due(inputs(topic))
+                needed_s = effect.settle if effect.settle is not None else PATIENCE_S if number < due else SETTLED_S
                 if is_starting or effect.name in open_in or quiet_s < needed_s:
                     changing.append(effect.name)
                     unchanged[effect.name] = [round(max(0.0, quiet_s), 1), needed_s]
+                    words.append(_waits_for(effect.name, number, due, effect.name in open_in))
             if not changing:
                 return
+            waits = words[0] + (f" and {len(words) - 1} more" if len(words) > 1 else "")
             if time.monotonic() > deadline:
                 limit = f"{limit_s:g} s (limits.drain)"
                 self._events.emit(UNSETTLED, effects=changing, open=open_in, unchanged=unchanged, limit=limit)
@@ -197,6 +201,13 @@ class Watch:
     def _note(self, look: _Look) -> None:
         if words := look.take():
             self._events.note(words, aside=True)
+
+
+def _waits_for(name: str, number: int, due: int, is_open: bool) -> str:
+    """Return why an effect is not complete yet. number: about how many there are; due: how many there have to be."""
+    if is_open:
+        return f"effect {name} has an open transaction"
+    return f"effect {name} has about {number:,} of {due:,}" if number < due else f"effect {name} may still change"
 
 
 class _Look:

@@ -1,7 +1,7 @@
 """The events of a run: one JSON object per line in `events.jsonl`, for people, `watch` and scripts.
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
-acked, delivered by entry, rates per second; waits: what a drain waits for), `fault` (fault, phase, words), `note`
+acked, delivered by entry, rates per second; waits: for what the run waits), `fault` (fault, phase, words), `note`
 (words: a sentence), `problem` (words: why a drive without an anomaly proves nothing), `undrained` (readers that made
 progress when the drain ended, limit), `unsettled` (effects that may change after the end of their wait; for each, how
 long it had not changed, and for how long it must not; limit), `unseen` (words: an instance of an application that the

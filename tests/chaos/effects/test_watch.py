@@ -150,7 +150,7 @@ def test_a_database_that_spark_reads_is_not_looked_at(watch, monkeypatch):
     monkeypatch.setenv("BILLING_DB", "jdbc:postgresql://127.0.0.1:1/x?user=u&password=hunter22")
     made, run = watch("  - {name: db, sql: 'env:BILLING_DB', query: select id from invoice, settle: 0s}")
     with made:
-        made.settle(lambda topics: (0, False), lambda topic: 3, 0.0, lambda: None, lambda: [])
+        made.settle(lambda topics: (0, False), lambda topic: 3, 0.0, lambda waits: None, lambda: [])
     assert sights(run, "db") == [] and [e["kind"] for e in read_events(run)] == []
 
 
@@ -185,7 +185,7 @@ def test_fewer_effects_than_inputs_or_an_open_transaction_are_awaited_for_longer
     monkeypatch.setattr(watching, "SETTLED_S", 0.0)
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id}")
     with made:
-        made.settle(lambda topics: ends, lambda topic: inputs, 0.0, lambda: None, lambda: [])
+        made.settle(lambda topics: ends, lambda topic: inputs, 0.0, lambda waits: None, lambda: [])
     events = [e for e in read_events(run) if e["kind"] == "unsettled"]
     unsettled = [(e["effects"], e["open"]) for e in events]
     assert unsettled == ([] if settled else [(["invoices"], ["invoices"] if ends[1] else [])])
@@ -196,20 +196,33 @@ def test_fewer_effects_than_inputs_or_an_open_transaction_are_awaited_for_longer
 def test_a_transaction_that_is_open_for_a_while_is_awaited(watch, monkeypatch):
     monkeypatch.setattr(watching, "SETTLED_S", 0.0)
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id, settle: 0s}")
-    looks = iter([(4, True), (4, True), (5, False)])
+    looks, said = iter([(4, True), (4, True), (5, False)]), []
     with made:
-        made.settle(lambda topics: next(looks), lambda topic: 3, 60.0, lambda: None, lambda: [])
+        made.settle(lambda topics: next(looks), lambda topic: 3, 60.0, said.append, lambda: [])
     assert list(looks) == [] and "unsettled" not in {e["kind"] for e in read_events(run)}
+
+
+def test_what_the_wait_is_for_is_said(watch, monkeypatch):
+    monkeypatch.setattr(watching, "SETTLED_S", 0.0)
+    made, _ = watch("  - {name: invoices, topic: invoices, id: $.id}\n  - {name: other, topic: invoices, id: $.id}")
+    looks, said = iter([(2, False)] * 4 + [(1_000, True)] * 2 + [(1_000, False)] * 2), []
+    with made:
+        made.settle(lambda topics: next(looks), lambda topic: 1_000, 60.0, said.append, lambda: [])
+    assert said == [
+        "",
+        "effect invoices has about 2 of 1,000 and 1 more",
+        "effect invoices has an open transaction and 1 more",
+    ]
 
 
 def test_the_time_to_settle_begins_when_each_application_is_back(watch):
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id, settle: 0s}")
     looks = iter([["billing/1"], ["billing/1"], []])
     with made:
-        made.settle(lambda topics: (3, False), lambda topic: 3, 60.0, lambda: None, lambda: next(looks))
+        made.settle(lambda topics: (3, False), lambda topic: 3, 60.0, lambda waits: None, lambda: next(looks))
     assert list(looks) == [] and "unsettled" not in {e["kind"] for e in read_events(run)}
     with made:
-        made.settle(lambda topics: (3, False), lambda topic: 3, 0.0, lambda: None, lambda: ["billing/1"])
+        made.settle(lambda topics: (3, False), lambda topic: 3, 0.0, lambda waits: None, lambda: ["billing/1"])
     (event,) = [e for e in read_events(run) if e["kind"] == "unsettled"]
     assert event["effects"] == ["invoices"]
 
