@@ -80,15 +80,16 @@ def due_starts(
     """Return by topic and partition the offset from which on the log has to hold every acknowledged record.
 
     That is the start of the log at read-back where retention may have moved it. Elsewhere only a fault moves it by
-    order, so a log that begins later has lost records. None if the partition was not read back. ordered: see
-    `ordered_starts`. run_us: how long the run took.
+    order, so a log that begins later has lost records. What was in a topic before a tap may be of any age, and the log
+    is read from there on. None if the partition was not read back. ordered: see `ordered_starts`. run_us: how long the
+    run took.
     """
     retained = scenario.retained(run_us // 1000)
     found: dict[tuple[str, int], int | None] = {}
     for place, (start, _) in ranges.items():
         below = ordered[place]
         found[place] = start
-        if start is not None and below is not None and place[0] not in retained:
+        if start is not None and below is not None and place[0] not in retained and not scenario.tapped:
             found[place] = min(start, below)
     return found
 

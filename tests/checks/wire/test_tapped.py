@@ -12,6 +12,7 @@ from chaos.ledger.schemas import COMMIT_LOG_RANGE, LOG_RANGE, TABLES
 from chaos.run.directory import Run
 from chaos.run.tap import TapRecord
 from chaos.scenario.load import parse
+from checks.audit.facts.retention import due_starts
 from checks.audit.findings import STALLED
 from checks.audit.output.totals import visible
 from checks.audit.stage import read_small
@@ -108,6 +109,13 @@ def test_the_range_of_a_tap_is_from_where_it_began_to_where_it_ended_and_says_wh
     rows = pq.read_table(run.ledger / stage.RANGE).to_pylist()
     assert [(row["start"], row["end"]) for row in rows] == [(50, 70), (40, 80), (0, 5), (6, 6)]
     assert stage.read_range(run, ["orders"], "", None, {}, {})[1] == []  # of a run without a tap
+
+
+@pytest.mark.parametrize(("tapped", "start"), [(True, 100), (False, 0)])
+def test_the_log_before_a_tap_is_not_read_and_so_not_lost(tapped, start):
+    scenario = SimpleNamespace(tapped=tapped, retained=lambda run_ms: frozenset())
+    place = ("orders", 0)
+    assert due_starts({place: (100, 400)}, {place: 0}, scenario, run_us=9) == {place: start}
 
 
 def test_a_writer_that_is_not_known_does_not_make_a_run_longer(tmp_path):
