@@ -8,11 +8,7 @@ from pyspark.sql import functions as F
 from checks.effects.findings import LISTED
 from checks.effects.inputs import KEY
 from checks.effects.judged import Judged, Row, same
-from checks.effects.tables import (
-    JUDGED,
-    OPEN,
-    SPANS,
-)
+from checks.effects.tables import JUDGED, OPEN, SPANS
 
 MOST_INPUTS = 5_000
 """Most inputs of wrong sums that are looked for on the wire."""

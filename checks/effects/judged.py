@@ -14,14 +14,7 @@ from chaos.scenario.effect_rules import input_topic, samples_of
 from chaos.scenario.expect import EffectBound
 from chaos.setup.effects import Effect
 from checks.effects.ledger import Tables
-from checks.effects.tables import (
-    BEHIND,
-    FINDINGS,
-    JUDGED,
-    OPEN,
-    inputs_of,
-    span,
-)
+from checks.effects.tables import BEHIND, FINDINGS, JUDGED, OPEN, inputs_of, span
 from checks.spark.master import is_local
 from checks.spark.remote import Mirror
 
