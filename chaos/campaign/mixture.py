@@ -231,10 +231,8 @@ class Mixer:
         """Return the topics that an application, or the clients of the scenario, read and write."""
         scenario = self.subject.scenario
         if app is not None:
-            own = (one for one in scenario.apps if one.name == app)
-            return {topic for one in own for topic in one.reads}, {
-                topic for e in scenario.effects for topic in e.topics
-            }
+            reads = {topic for one in scenario.apps if one.name == app for topic in one.reads}
+            return reads, {topic for effect in scenario.effects for topic in effect.topics}
         names = [topic.name for topic in scenario.topics]
         reads = {topic for reader in scenario.readers for topic in reader.topics_among(names)}
         return reads, {topic for producer in scenario.producers for topic in producer.written}

@@ -188,10 +188,8 @@ class _Wire:
                 return  # a later release of Kafka
             self.all_topics |= request.topics is None
             self.named.update(topic.name for topic in request.topics or () if topic.name)
-        elif (
-            entry.api == ApiKey.ConsumerGroupHeartbeat
-        ):  # librdkafka asks for no metadata of a missing topic with KIP-848
-            with suppress(ValueError):
+        elif entry.api == ApiKey.ConsumerGroupHeartbeat:
+            with suppress(ValueError):  # with KIP-848, librdkafka asks for no metadata of a missing topic
                 request = decoded(entry.head, entry.data, ConsumerGroupHeartbeatRequest)
                 self.all_topics |= bool(getattr(request, "subscribed_topic_regex", None))
                 self.named.update(request.subscribed_topic_names or ())
@@ -422,14 +420,12 @@ class _Look:
         writes: dict[str, str] = {}
         per: dict[str, tuple[int, ...]] = {}
         others: dict[str, str] = {}
-        uneven: dict[str, list[Message]] = {}
-        for topic, records in sorted(self._together(written).items()):
+        for topic, records in sorted(self._together(written, ids, samples).items()):
             place, numbers = place_of(records, ids), per_sample(records, ids, samples)
             if place and numbers:
                 writes[topic] = place
                 per |= {topic: numbers} if {*numbers} != {1} else {}
             elif place:
-                uneven[topic] = records
                 again = "another number each time for the same sample"
                 many = f"more than the {MOST_SAMPLES} samples up to which they are counted one by one"
                 others[topic] = (
@@ -439,13 +435,6 @@ class _Look:
                 others[topic] = "its records have the id of an input, but not as a field of JSON, the key or a header"
             else:
                 others[topic] = "no place in its records has the id of an input"
-        for topics in either_of(uneven, ids, samples):
-            records = [record for topic in topics for record in uneven[topic]]
-            place, numbers = place_of(records, ids), per_sample(records, ids, samples)
-            assert place and numbers
-            writes[",".join(topics)] = place
-            per |= {",".join(topics): numbers} if {*numbers} != {1} else {}
-            others = {topic: why for topic, why in others.items() if topic not in topics}
         if not writes:
             listed = "; ".join(f"{topic}: {why}" for topic, why in others.items())
             listed = listed or f"all that it writes is for inputs of {', '.join(reads[1:])}; name that one first"
@@ -456,12 +445,21 @@ class _Look:
             )
         return Seen(reads, None, writes, per, others)
 
-    def _together(self, written: Mapping[str, list[Message]]) -> dict[str, list[Message]]:
-        """Return the records by topic, and together if --writes names several topics for an effect."""
+    def _together(
+        self, written: Mapping[str, list[Message]], ids: Sequence[Id], samples: int
+    ) -> dict[str, list[Message]]:
+        """Return the records by topic, and together for several topics that are one effect: by --writes, or as seen."""
         found = dict(written)
+
+        def join(name: str, topics: Sequence[str]) -> None:
+            found[name] = [record for topic in topics for record in found.pop(topic, ())]
+
         for text in self._asked.writes:
-            if len(topics := topics_in(text)) > 1 and any(topic in found for topic in topics):
-                found[text] = [record for topic in topics for record in found.pop(topic, ())]
+            if len(topics := topics_in(text)) > 1 and not found.keys().isdisjoint(topics):
+                join(text, topics)
+        uneven = {t: of for t, of in found.items() if place_of(of, ids) and not per_sample(of, ids, samples)}
+        for either in either_of(uneven, ids, samples):
+            join(",".join(either), either)
         return found
 
     def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:

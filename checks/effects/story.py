@@ -208,8 +208,8 @@ def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, out
     by = f"{abs(difference):f} too {'much' if difference > 0 else 'little'}"
     whole = [parts for parts in (twice, never, lost) if sum(part.counted for part in parts) == difference]
     if parts := whole[0] if whole else _only(twice + never, difference):
-        told = _told(parts, len(inputs), by, facts, outputs)
-        return told if len(whole) < 2 else told | {"cause": ""}
+        found = _story_of_sum(parts, len(inputs), by, facts, outputs)
+        return found if len(whole) < 2 else found | {"cause": ""}
     if not (twice or never or lost) and once == len(inputs) and facts.certain:
         work = "the work makes another value of them, or passes over a failure"
         return {"why": f"it is {by}, and each of its {once:,} inputs was fetched once: {work}"}
@@ -245,7 +245,7 @@ def _only(parts: Sequence[_Part], difference: Decimal) -> list[_Part]:
     return [parts[i] for i in chosen] if number == 1 else []
 
 
-def _told(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, outputs: Sequence[str]) -> Row:
+def _story_of_sum(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, outputs: Sequence[str]) -> Row:
     """Return the story of the first of the inputs that make a difference."""
     first = min(parts, key=lambda part: (part.of_key["partition"], part.of_key["offset"]))
     story = Story(first.of_key, facts, outputs)
