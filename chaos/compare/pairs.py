@@ -18,11 +18,14 @@ from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access
 from chaos.relay.log_capture import refusal
+from chaos.wait import wait_until
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 REPLICAS = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 """Settings of a topic that name brokers."""
 POLICY, TIMES = "cleanup.policy", "message.timestamp.type"
+LEADER_S = 10.0
+"""How long the leader of a partition may take to answer: an election, or the start of a new topic."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +140,20 @@ def _value(settings: Mapping[str, DescribedSetting], name: str) -> str | None:
 def _check_readable(side: str, kafka: Kafka, metadata: Metadata, topic: str) -> None:
     """Raise `UsageError` if a partition is offline, or the user may not read: that is a right to the whole topic."""
     partitions = [p for p in metadata.partitions if p.topic == topic]
-    starts = kafka.start_offsets(partitions)
-    if silent := [p for p in partitions if p not in starts]:
-        raise UsageError(
-            f"{side}: the leader of {silent[0]} does not say where its log begins; is the partition online?"
-        )
+    starts: dict[TopicPartition, int] = {}
+
+    def silent() -> list[TopicPartition]:
+        return [p for p in partitions if p not in starts]
+
+    def answered() -> bool:
+        starts.update(kafka.start_offsets(silent()))
+        return not silent()
+
+    def why_silent() -> str:
+        return f"{side}: the leader of {silent()[0]} does not say where its log begins; is the partition online?"
+
+    # A broker that was just made leader, as of a new topic, refuses for a moment.
+    wait_until(answered, LEADER_S, why_silent, error=UsageError)
     first = min(partitions, key=lambda p: p.number)
     if why := refusal(kafka, TopicPartition(topic, first.number), starts[first]):
         raise UsageError(f"{side}: {topic} cannot be read: {why}; the user needs the right Read of the topic")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chaos.compare import pairs
 from chaos.compare.model import ComparisonResult
-from chaos.errors import AftershockError, ClusterError
+from chaos.errors import AftershockError, ClusterError, UsageError
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from checks.compare import sides
 from checks.compare import topics as compared
 from tests.chaos.compare.topics import Sent, Topics, sent
@@ -243,6 +246,30 @@ def test_other_numbers_of_partitions_are_compared_over_the_whole_topic(topics: T
 def test_empty_topics_prove_nothing(topics: Topics) -> None:
     topics.create()
     assert topics.compared().verdict == "inconclusive"
+
+
+def test_a_leader_that_was_just_elected_is_awaited(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics.create()
+    topics.produce(topics.a, sent(4))
+    topics.produce(topics.b, sent(4))
+    real, asked = Kafka.start_offsets, list[int]()
+
+    def late(kafka: Kafka, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        known = real(kafka, partitions)
+        asked.append(len(known))
+        return dict(list(known.items())[:1])
+
+    monkeypatch.setattr(Kafka, "start_offsets", late)
+    assert topics.compared().verdict == "equal"
+    assert asked[:2] == [2, 1], "a partition that answered is not asked again"
+
+
+def test_a_partition_whose_leader_never_answers_is_named(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics.create()
+    monkeypatch.setattr(Kafka, "start_offsets", lambda *_: {})
+    monkeypatch.setattr(pairs, "LEADER_S", 0.2)
+    with pytest.raises(UsageError, match=f"A: the leader of {topics.a}/. does not say where its log begins"):
+        topics.compared()
 
 
 def test_another_timestamp_is_a_difference_only_if_it_is_asked_for(topics: Topics) -> None:
