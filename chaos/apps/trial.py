@@ -22,6 +22,7 @@ from chaos.kafka.settings import FOR_SHORT_RUNS
 from chaos.setup.effects import Effect
 from chaos.setup.names import MOST_OF_ENTRY, nearest
 from chaos.setup.placeholders import names_brokers, placeholders
+from chaos.values.model import FILES, Value
 
 ADDRESS_VARIABLES = (
     *("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP", "KAFKA_BROKERS", "KAFKA_BROKER", "KAFKA_SERVERS", "KAFKA_URL"),
@@ -75,6 +76,8 @@ class Asked:
     files: Mapping[str, Path] = field(default_factory=dict)
     """The templates, by the path that the file made from each one has in {files}."""
     ready: Mapping[str, str | int] | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What the `value` of the inputs has beside samples and id, such as a key (`more_of_inputs`)."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Where the id of the input is, by what is written; as in the input if left out."""
     per: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -92,10 +95,28 @@ class Asked:
         program = Path(words[1 if len(words) > 1 and _runs_a_script(words[0]) else 0]).stem if words else "app"
         return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:MOST_OF_ENTRY] or "app"
 
+    @property
+    def value(self) -> dict[str, Any]:
+        """The `value` of the producers of its inputs."""
+        return {"samples": str(self.samples), "id": self.id, **self.more}
+
 
 ID_NAMES = re.compile(r"(^|[_-]|[a-z])(id|uuid|key|number|no|ref)\"?$", re.IGNORECASE)
 """Names of fields that usually identify an input: `order_id`, `orderId`, `uuid`, `invoice_number`."""
 READ_SAMPLES = 1_000
+VALUE_PARTS = (
+    "key",
+    "headers.NAME",
+    "avro",
+    "protobuf",
+    "message",
+    "registry.id",
+    "sizes.field",
+    "sizes.fixed",
+    "mark",
+)
+"""What `--value` may give beside samples and id."""
+VALUE_EXAMPLE = ", such as --value key=$.customer --value 'headers.trace={uuid}' --value avro=order.avsc"
 
 
 def propose_id(samples: Path) -> str:
@@ -127,6 +148,37 @@ def propose_id(samples: Path) -> str:
             f"no field of {samples} looks like an id and has another value in each line{same}; name it with --id{like}"
         )
     return min(found, key=lambda path: (path not in named, path.count(".")))
+
+
+def more_of_inputs(samples: Path, identity: str, texts: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Return what the `value` of a producer has beside samples and id, from texts such as `key=$.customer`.
+
+    `headers.trace={uuid}` and `registry.id=7` are a part of a part. folder: where relative paths of schemas begin.
+    Raises `UsageError` for a part that does not exist or does not fit.
+    """
+    more: dict[str, Any] = {}
+    for text in texts:
+        place, equals, given = text.partition("=")
+        name, _, part = place.strip().partition(".")
+        known = [one.partition(".")[0] for one in VALUE_PARTS]
+        if not equals or name not in known:
+            hint = nearest(name, known) if equals else ""
+            raise UsageError(
+                f"--value {text!r} is not understood{hint}; write NAME=VALUE, where NAME is {', '.join(VALUE_PARTS)}"
+            )
+        before = more.get(name)
+        more[name] = {**(before if isinstance(before, dict) else {}), part: given} if part else given
+    try:
+        value = Value.model_validate({"samples": str(samples), "id": identity, **more}).placed_in(folder)
+    except ValidationError as e:
+        first = e.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"--value {place + ': ' if place else ''}{reason}{VALUE_EXAMPLE}") from None
+    for name, path in value.missing():
+        if name in more:
+            raise UsageError(f"--value {name}: {path} is no file")
+    return {**more, **{name: getattr(value, name) for name in more.keys() & {*FILES}}}
 
 
 def _documents(samples: Path) -> Iterator[Any]:
@@ -179,7 +231,6 @@ def check_faults(asked: Asked) -> None:
 
 def scenario_of(asked: Asked) -> dict[str, Any]:
     """Return the scenario as a mapping."""
-    value = {"samples": str(asked.samples), "id": asked.id}
     return {
         "title": f"{asked.app} loses and doubles nothing",
         "description": f"Made by `test`: {' '.join(asked.command)}",
@@ -192,7 +243,7 @@ def scenario_of(asked: Asked) -> dict[str, Any]:
                 "rate": asked.rate,
                 "records": asked.records,
                 "outlast_faults": True,
-                "value": value,
+                "value": asked.value,
             }
             for i, topic in enumerate(asked.reads, 1)
         ],
@@ -361,7 +412,7 @@ def look_of(asked: Asked, brokers: int = 1, known: Collection[str] = ()) -> dict
                 "name": PRODUCER,
                 "topic": inputs,
                 "records": 1,
-                "value": {"samples": str(asked.samples), "id": asked.id},
+                "value": asked.value,
             }
         ],
         "apps": [{**app, "instances": 1}],

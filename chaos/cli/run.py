@@ -183,6 +183,15 @@ Files = Annotated[
         "{files}/NAME in COMMAND and --env. Repeatable.",
     ),
 ]  # fmt: skip
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        metavar="NAME=VALUE",
+        help="More of its inputs than the samples: key=$.customer, "
+        "headers.trace={uuid}, avro=order.avsc, registry.id=7, as `value` of a producer. Repeatable.",
+    ),
+]
 ReadyWhen = Annotated[
     str | None,
     typer.Option("--ready", metavar="KIND=VALUE", help="When it is ready: group=…, topic=…, log=…, port=…, http=…."),
@@ -195,6 +204,7 @@ def init(
     samples: Samples,
     save: Annotated[Path, typer.Option(help="The file of the scenario.")] = Path("scenario.yaml"),
     identity: Identity = "",
+    value: Values = None,
     reads: Reads = None,
     writes: Writes = None,
     effects: Effects = None,
@@ -217,7 +227,7 @@ def init(
 
     if save.exists():
         raise UsageError(f"{save} exists; name another file with --save, or remove it")
-    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
+    asked = _asked(command, samples, identity, value, reads, writes, effects, instances, group, env, files, ready, name)
     asked = _looked_at(asked, runs_dir, kafka, driver)
     write_scenario(scenario_of(asked), save)
     for remark in remarks(asked):
@@ -229,6 +239,7 @@ def test(
     command: Command,
     samples: Samples,
     identity: Identity = "",
+    value: Values = None,
     reads: Reads = None,
     writes: Writes = None,
     effects: Effects = None,
@@ -260,7 +271,7 @@ def test(
     """
     from chaos.apps.trial import check_faults, free, remarks, scenario_of, write_scenario
 
-    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
+    asked = _asked(command, samples, identity, value, reads, writes, effects, instances, group, env, files, ready, name)
     asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
     check_faults(asked)
     runs_dir = into.absolute().parent if into else runs_dir
@@ -314,6 +325,7 @@ def _asked(
     command: list[str],
     samples: Path,
     identity: str,
+    value: list[str] | None,
     reads: list[str] | None,
     writes: list[str] | None,
     effects: list[str] | None,
@@ -325,7 +337,7 @@ def _asked(
     name: str,
 ) -> Asked:
     """Return what the options say. The id is proposed from the samples if none is named."""
-    from chaos.apps.trial import Asked, check_files, effects_of, propose_id
+    from chaos.apps.trial import Asked, check_files, effects_of, more_of_inputs, propose_id
 
     if not identity:
         identity = propose_id(samples)
@@ -337,6 +349,7 @@ def _asked(
         effects=effects or (),
         samples=samples.absolute(),
         id=identity,
+        more=more_of_inputs(samples, identity, value or (), Path.cwd()),
         directory=Path.cwd(),
         name=name,
         instances=instances,

@@ -257,7 +257,7 @@ class _Look:
 
     def _effects(self, apps: Applications, reads: tuple[str, ...], groups: Sequence[str]) -> Seen:
         """Send inputs, and say what the application writes for them. Raises `UsageError` if that has no rule."""
-        payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
+        payloads = Payloads(Value.model_validate(self._asked.value), 0)
         few = payloads.number <= MOST_SAMPLES
         ids, others = self._send(reads, payloads, max(INPUTS, payloads.number) if few else INPUTS)
         written = of_inputs(self._writes(apps, reads, groups, len(ids)), ids, others)
@@ -357,7 +357,7 @@ class _Look:
         for seq, of_topics in enumerate(zip(*ids, strict=True), first):
             for topic, one in zip(reads, of_topics, strict=True):
                 payload = payloads.make(seq, one, int(time.time() * 1000))
-                producer.produce(topic, payload.value, payload.key)
+                producer.produce(topic, payload.value, payload.key, headers=payload.headers)
         if producer.flush(WRITE_S):
             raise ClientError(f"the inputs were not acknowledged within {WRITE_S:g} s")
         return ids[0], [one for of_topic in ids[1:] for one in of_topic]
@@ -397,17 +397,18 @@ class _Look:
             words = f"is slow: after {MOST_WRITE_S:g} s it still writes ({seen})"
             raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
         if not found:
-            words = f"wrote to no topic within {WRITE_S:g} s after {inputs} inputs without key and headers"
+            bare = [part for part in ("key", "headers") if part not in self._asked.more]
+            without = f" without {' and '.join(bare)}" if bare else ""
+            words = f"wrote to no topic within {WRITE_S:g} s after {inputs} inputs{without}"
             if len(reads) > 1:
                 words += (
                     f" in each of {', '.join(reads)}; each topic got other ids at {self._asked.id}, so an application "
                     "that joins them by it finds no pair: --id names another field"
                 )
-            option = (
-                "--writes TOPIC, or what it does elsewhere with --effect; for inputs with a key or headers, write "
-                "the scenario with --reads TOPIC --writes TOPIC, and add `key` and `headers` to its `value`"
-            )
-            raise self._unseen(apps, words, option)
+            option = "--writes TOPIC, or what it does elsewhere with --effect"
+            given = {"key": "key=$.customer", "headers": "headers.NAME=TEXT"}
+            options = [f"--value {given[part]}" for part in bare]
+            raise self._unseen(apps, words, option + (f"; inputs get them by {' and '.join(options)}" if bare else ""))
         return found
 
     def _written(self, reads: Sequence[str]) -> set[str]:

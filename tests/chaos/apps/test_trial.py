@@ -15,6 +15,7 @@ from chaos.apps.trial import (
     effects_of,
     free,
     look_of,
+    more_of_inputs,
     propose_id,
     remarks,
     scenario_of,
@@ -267,3 +268,37 @@ def test_an_effect_that_is_not_understood_is_one_line(tmp_path, text, message):
     with pytest.raises(UsageError, match=message) as caught:
         effects_of(asked(tmp_path, effects=[text]))
     assert "\n" not in str(caught.value) and "hidden" not in str(caught.value)
+
+
+def test_inputs_have_what_the_command_line_says(tmp_path):
+    (tmp_path / "order.avsc").write_text("{}")
+    texts = ["key=$.customer", "headers.trace={uuid}", "headers.by=shop", "avro=order.avsc", "registry.id=7"]
+    more = more_of_inputs(tmp_path / "s.jsonl", "$.id", texts, tmp_path)
+    path = str((tmp_path / "order.avsc").resolve())
+    headers = {"trace": "{uuid}", "by": "shop"}
+    assert more == {"key": "$.customer", "headers": headers, "avro": path, "registry": {"id": "7"}}
+    given = replace(asked(tmp_path), more=more)
+    assert scenario_of(given)["producers"][0]["value"] == {"samples": str(given.samples), "id": given.id, **more}
+    assert look_of(given)["producers"][0]["value"]["headers"] == headers
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "keys=$.a",
+            r"--value 'keys=\$.a' is not understood \(did you mean key\?\); write NAME=VALUE, where NAME is key,",
+        ),
+        ("key", "--value 'key' is not understood; write NAME=VALUE"),
+        ("id=$.a", "is not understood"),
+        ("key=$", r"--value key: .*, such as --value key=\$.customer"),
+        ("registry.id=x", "--value registry.id: Input should be a valid integer"),
+        ("headers=x", "--value headers: Input should be a valid dictionary"),
+        ("headers.aftershock=x", "--value headers.aftershock: Aftershock sets this header itself"),
+        ("message=Order", "--value message: names a message of a .proto file; give protobuf too"),
+        ("avro=gone.avsc", "--value avro: .*gone.avsc is no file"),
+    ],
+)
+def test_a_part_of_inputs_that_does_not_fit_is_named(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        more_of_inputs(tmp_path / "s.jsonl", "$.id", [text], tmp_path)
