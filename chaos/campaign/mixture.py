@@ -27,7 +27,7 @@ from chaos.campaign.subject import Raw, Subject
 from chaos.errors import ScenarioError
 from chaos.faults import SPECS
 from chaos.faults.base import BROKER_TARGETS, FaultSpec
-from chaos.faults.wire import REPEATED_BY_MEMBERS, FrameFaultSpec
+from chaos.faults.wire import REPEATED_BY_MEMBERS, FrameFaultSpec, ShareApi
 from chaos.run.exploration import PHASES, Phase
 from chaos.scenario.load import of_mapping
 from chaos.scenario.model import Scenario
@@ -224,7 +224,8 @@ class Mixer:
         if role in ("coordinator_of", "coordinator_of_app"):
             return app in (None, value) and (api is None or api in REPEATED_BY_MEMBERS)
         reads, writes = self._topics_of(app)
-        topics = {"Fetch": reads, "Produce": writes, None: reads | writes}.get(api, set())
+        of_readers = dict.fromkeys(("Fetch", *get_args(ShareApi)), reads)
+        topics = {**of_readers, "Produce": writes, None: reads | writes}.get(api, set())
         return role in ("leader_of", "isr_of") and str(value).rpartition("/")[0] in topics
 
     def _topics_of(self, app: str | None) -> tuple[set[str], set[str]]:

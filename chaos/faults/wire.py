@@ -105,11 +105,21 @@ RecordApi = Literal["Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions"
 
 OffsetApi = Literal["OffsetCommit", "OffsetFetch", "FindCoordinator"]
 
-MemberApi = Literal["JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "ConsumerGroupHeartbeat"]
+MemberApi = Literal[
+    "JoinGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "SyncGroup",
+    "ConsumerGroupHeartbeat",
+    "StreamsGroupHeartbeat",
+    "ShareGroupHeartbeat",
+]
+
+ShareApi = Literal["ShareFetch", "ShareAcknowledge"]
 
 TransactionApi = Literal["InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"]
 
-Api = Literal[RecordApi, OffsetApi, MemberApi, TransactionApi]
+Api = Literal[RecordApi, OffsetApi, MemberApi, ShareApi, TransactionApi]
 
 TOPIC_APIS: tuple[Api, ...] = (
     *("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"),
@@ -117,7 +127,10 @@ TOPIC_APIS: tuple[Api, ...] = (
 )
 """The requests that name topics and partitions, and that the proxy reads for them."""
 
-REPEATED_BY_MEMBERS = frozenset({"OffsetCommit", "TxnOffsetCommit", "Heartbeat", "ConsumerGroupHeartbeat"})
+REPEATED_BY_MEMBERS = frozenset(
+    {"OffsetCommit", "TxnOffsetCommit", "Heartbeat"}
+    | {"ConsumerGroupHeartbeat", "StreamsGroupHeartbeat", "ShareGroupHeartbeat"}
+)
 """The requests that members send to the coordinator of their group all the time."""
 
 Side = Literal["request", "response"]

@@ -13,7 +13,7 @@ from chaos.faults.clocks import ClockFaultSpec
 from chaos.faults.consumers import ConsumerLeaveSpec
 from chaos.faults.groups import ResetOffsetsSpec, ResetShareOffsetsSpec
 from chaos.faults.replicas import ReassignSpec
-from chaos.faults.wire import FrameFaultSpec, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFaultSpec
+from chaos.faults.wire import FrameFaultSpec, MemberApi, OffsetApi, RecordApi, ShareApi, TransactionApi, WireFaultSpec
 from chaos.guarantees.table import FAULT_FACTS, PREFIX
 from chaos.guarantees.values import Facts, Setting
 from chaos.kafka.partition import TopicPartition
@@ -21,7 +21,8 @@ from chaos.scenario.model import Scenario
 from chaos.setup.clients import Entry
 
 _WRITES = {None, "Produce", "Metadata", "ApiVersions"}
-_READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *get_args(MemberApi)} - {"Produce"}
+_OF_READERS = (RecordApi, OffsetApi, MemberApi, ShareApi)
+_READS: set[str | None] = {None, *(api for apis in _OF_READERS for api in get_args(apis))} - {"Produce"}
 _TRANSACTIONS = set(get_args(TransactionApi))
 _PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
 _OF_BROKERS: tuple[Effect, ...] = ("outage", "crash", "wipes", "elections", "unclean", "reassigns")

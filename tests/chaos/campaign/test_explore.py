@@ -20,6 +20,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.report.campaign import write
 from chaos.run.campaign import Mechanism, TrialRun
 from chaos.run.events import MOMENTS, OUTSIDE
+from chaos.run.exploration import WRITES
 from chaos.scenario.expect import ZERO, EffectBound
 from chaos.scenario.load import parse
 from chaos.setup.effects import Effect
@@ -217,6 +218,14 @@ def test_the_answer_to_a_write_is_lost_once_with_its_connection_beside_the_crash
     windows = plan.result([run(BASELINE), run(part_of(answered, "answer"))], "c", 60).windows
     assert windows[1].states == {"answer": "held"}
     assert [window.untried("answer") for window in windows] == ["-", "not tried", "-"]
+
+
+@pytest.mark.parametrize("api", WRITES)
+def test_the_answer_to_every_kind_of_write_can_be_lost(plan, monkeypatch, api):
+    moment = Moment("billing", f"{api} response", f"{api} request", 30)
+    monkeypatch.setattr(plan, "moments_of", lambda source: [moment])
+    (lost,) = (trial for trial in plan.trials([run(BASELINE)]) if trial.part == part_of(moment, "answer"))
+    assert [fault.api for fault in lost.subject.scenario.faults] == [api]
 
 
 def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broker(plan):
