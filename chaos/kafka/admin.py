@@ -34,7 +34,12 @@ from chaos.errors import ClusterError, UsageError, WaitTimeout
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request, topics
 from chaos.kafka.partition import TopicPartition, by_topic
-from chaos.kafka.schemas import AlterShareGroupOffsetsRequest, ConsumerGroupHeartbeatRequest
+from chaos.kafka.schemas import (
+    AlterShareGroupOffsetsRequest,
+    ConsumerGroupHeartbeatRequest,
+    ShareGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequest,
+)
 from chaos.wait import wait_until
 
 TIMEOUT_S = 30.0
@@ -44,6 +49,8 @@ _TOPIC_RESOURCE, _BROKER_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE = 2, 4, 32, 0,
 _OF_TOPIC, _OF_ONE_BROKER, _OF_GROUP = 1, 2, 8
 _EXACT = 0
 _LEAVING = -1
+_HEARTBEATS = ((ConsumerGroupHeartbeatRequest, 0), (StreamsGroupHeartbeatRequest, 0), (ShareGroupHeartbeatRequest, 1))
+"""The requests by which members of the later protocols leave, each with its oldest version."""
 """The epoch with which a member leaves a group of KIP-848."""
 _CHECKED = "aftershock-check"
 """The name of a topic that is asked for but never created."""
@@ -324,8 +331,8 @@ def alter_share_offsets(kafka: Kafka, group: str, starts: Mapping[TopicPartition
 def remove_members(kafka: Kafka, group: str, members: Collection[str]) -> None:
     """Make members leave a group, as they do when they close. Those that are no members of it are left out.
 
-    A broker does not ask who says so: a member of the classic protocol leaves by LeaveGroup (KIP-345), and one of
-    KIP-848 by a heartbeat with the epoch -1.
+    A broker does not ask who says so: a member of the classic protocol leaves by LeaveGroup (KIP-345), and one of a
+    later protocol (KIP-848, KIP-1071, KIP-932) by its heartbeat with the epoch -1.
     """
     state = kafka.group(group)
     if state is None or not (left := [m.member_id for m in state.members if m.member_id in members]):
@@ -333,10 +340,11 @@ def remove_members(kafka: Kafka, group: str, members: Collection[str]) -> None:
     classic = [{"member_id": member, "group_instance_id": None} for member in left]
     answer = kafka.ask(state.coordinator, request(LeaveGroupRequest[3], group_id=group, members=classic))
     done = answer is not None and not answer.error_code and not any(member.error_code for member in answer.members)
-    if not done and kafka.supports(ConsumerGroupHeartbeatRequest.API_KEY, version=0):
-        for member in left:
-            leaving = {"group_id": group, "member_id": member, "member_epoch": _LEAVING}
-            kafka.ask(state.coordinator, request(ConsumerGroupHeartbeatRequest[0], **leaving))
+    for heartbeat, version in () if done else _HEARTBEATS:  # of the protocols, the group has one
+        if kafka.supports(heartbeat.API_KEY, version=version):
+            for member in left:
+                leaving = {"group_id": group, "member_id": member, "member_epoch": _LEAVING}
+                kafka.ask(state.coordinator, request(heartbeat[version], **leaving))
 
 
 def delete_group(group: str) -> AdminRequest:

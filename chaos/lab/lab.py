@@ -160,9 +160,11 @@ class Lab:
         judgement.log_read.wait()
         seconds = time.monotonic() - started
         stages.destroy(run, events)
-        lender.take_back()
-        del self._driving[worker]
         self.listener.run_driven(name)
+        self.listener.doing(f"taking back the cluster of {name}")
+        lender.take_back()
+        self.listener.doing(f"auditing {name}")
+        del self._driving[worker]
         return DrivenRun(run, resolved.seed, judgement, seconds, error)
 
     def _ready_judge(self) -> Judge:

@@ -19,7 +19,12 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.producer import AddPartitionsToTxnRequest, ProduceRequest
 
-from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest, TxnOffsetCommitRequest
+from chaos.kafka.schemas import (
+    ConsumerGroupHeartbeatRequest,
+    ShareGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequest,
+    TxnOffsetCommitRequest,
+)
 from chaos.relay.frames import LENGTH_BYTES, Head
 
 Names = frozenset[tuple[str, int]]
@@ -50,6 +55,8 @@ TOPIC_APIS: dict[int, Any] = {
 MEMBER_APIS: dict[int, Any] = {
     int(ApiKey.SyncGroup): SyncGroupRequest,
     int(ApiKey.ConsumerGroupHeartbeat): ConsumerGroupHeartbeatRequest,
+    int(ApiKey.StreamsGroupHeartbeat): StreamsGroupHeartbeatRequest,
+    int(ApiKey.ShareGroupHeartbeat): ShareGroupHeartbeatRequest,
 }
 """Requests with the id of a dynamic member, which each member sends when it joins its group, and now and then."""
 _SAME_LAYOUT = {int(ApiKey.ListOffsets): (10, 11), int(ApiKey.ApiVersions): (4, 5)}

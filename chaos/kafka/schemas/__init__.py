@@ -1,8 +1,8 @@
 """Kafka's own message schemas for requests that kafka-python does not contain, in its format.
 
 ConsumerGroupDescribe and ConsumerGroupHeartbeat (KIP-848) are for the groups that DescribeGroups does not know.
-ShareGroupDescribe, DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups,
-StreamsGroupDescribe (KIP-1071) is for groups of Kafka Streams.
+ShareGroupDescribe, ShareGroupHeartbeat, DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are
+for share groups, StreamsGroupDescribe and StreamsGroupHeartbeat (KIP-1071) for groups of Kafka Streams.
 AddRaftVoter and RemoveRaftVoter (KIP-853) are for dynamic quorums. The answers to ShareFetch and ShareAcknowledge
 contain addresses of brokers. GroupMetadataValue and ConsumerGroupMemberMetadataValue are records of
 `__consumer_offsets`. TxnOffsetCommit has a version with topic ids (KIP-1319) that kafka-python does not know.
@@ -40,7 +40,11 @@ ShareAcknowledgeResponse = _message("ShareAcknowledgeResponse")
 ShareFetchResponse = _message("ShareFetchResponse")
 ShareGroupDescribeRequest = _message("ShareGroupDescribeRequest")
 ShareGroupDescribeResponse = _message("ShareGroupDescribeResponse")
+ShareGroupHeartbeatRequest = _message("ShareGroupHeartbeatRequest")
+ShareGroupHeartbeatResponse = _message("ShareGroupHeartbeatResponse")
 StreamsGroupDescribeRequest = _message("StreamsGroupDescribeRequest")
 StreamsGroupDescribeResponse = _message("StreamsGroupDescribeResponse")
+StreamsGroupHeartbeatRequest = _message("StreamsGroupHeartbeatRequest")
+StreamsGroupHeartbeatResponse = _message("StreamsGroupHeartbeatResponse")
 TxnOffsetCommitRequest = _message("TxnOffsetCommitRequest")
 TxnOffsetCommitResponse = _message("TxnOffsetCommitResponse")

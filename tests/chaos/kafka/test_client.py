@@ -11,7 +11,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest, ShareGroupDescribeRequest
+from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -103,6 +103,29 @@ def test_a_member_that_is_removed_from_its_group_leaves_its_partitions_to_the_ot
 
     wait_until(lambda: left() == [("stays", (FIRST, SECOND))], 60, left)
     stays.close()
+
+
+def test_a_member_that_is_removed_from_its_share_group_has_left(cluster, kafka):
+    if not kafka.supports(ShareGroupHeartbeatRequest.API_KEY, version=1):
+        pytest.skip("this release has no share groups")
+    group = "client-removed-share"
+    consumers = [
+        ShareConsumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "client.id": n}) for n in "ab"
+    ]
+    for consumer in consumers:
+        consumer.subscribe([TOPIC])
+
+    def members():
+        for consumer in consumers:
+            consumer.poll(0.1)
+        state = kafka.group(group)
+        return {member.client_id: member.member_id for member in state.members} if state else {}
+
+    found = wait_until(lambda: (now := members()).keys() == {"a", "b"} and now, 60, "the group lacks a member")
+    admin.remove_members(kafka, group, [found["a"]])
+    assert [member.member_id for member in kafka.group(group).members] == [found["b"]]
+    for consumer in consumers:
+        consumer.close()
 
 
 def test_each_broker_that_does_not_list_a_topic_is_named(kafka):

@@ -7,7 +7,11 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.consumer import SyncGroupRequest
 
 from chaos.kafka.messages import request
-from chaos.kafka.schemas import ConsumerGroupHeartbeatRequest
+from chaos.kafka.schemas import (
+    ConsumerGroupHeartbeatRequest,
+    ShareGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequest,
+)
 from chaos.relay.contents import Contents, member_of
 from chaos.relay.frames import request_head
 from tests.chaos.relay.messages import PARTITION, TOPIC_ID, VERSIONS, encoded, naming
@@ -36,6 +40,9 @@ BEAT = {"group_id": "billing", "member_id": "consumer-1", "member_epoch": 4}
         (ConsumerGroupHeartbeatRequest[1], BEAT, ("billing", "consumer-1")),
         (ConsumerGroupHeartbeatRequest[1], BEAT | {"instance_id": "one"}, None),
         (ConsumerGroupHeartbeatRequest[0], BEAT | {"member_id": "", "member_epoch": 0}, None),  # it has no id yet
+        (StreamsGroupHeartbeatRequest[0], BEAT, ("billing", "consumer-1")),
+        (StreamsGroupHeartbeatRequest[0], BEAT | {"instance_id": "one"}, None),
+        (ShareGroupHeartbeatRequest[1], BEAT, ("billing", "consumer-1")),
     ],
 )
 def test_the_dynamic_member_that_a_request_is_from(kind, fields, found):
