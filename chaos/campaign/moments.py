@@ -104,8 +104,8 @@ def allowed(effect: Effect, given: EffectBound) -> dict[str, float | None]:
 
 def leave(app: str) -> Raw:
     """Return the fault by which the first instance leaves and comes back, so that the steps of a rebalance come."""
-    target, heal = {"app": f"{app}/1"}, {"after": "2s"}
-    return {"name": f"{LEAVE}-{app}", "kind": "app.stop", "target": target, "when": {"at": "2s"}, "heal": heal}
+    when = {"target": {"app": f"{app}/1"}, "when": {"at": "2s"}, "heal": {"after": "2s"}}
+    return {"name": f"{LEAVE}-{app}", "kind": "app.stop", "ends_sessions": True, **when}
 
 
 def by_interest(moments: Collection[Moment]) -> list[Moment]:
