@@ -167,7 +167,8 @@ Effects = Annotated[
     list[str] | None,
     typer.Option(
         "--effect", metavar="KIND=VALUE", help="What each input leads to elsewhere: 'sql=env:DB select order_id from "
-        "invoice', files=out/*.jsonl, 'log=booked (?P<id>\\S+)', http=/invoices. Repeatable.",
+        "invoice', files=out/*.jsonl, 'log=booked (?P<id>\\S+)', http=/invoices with {http.invoices} as its "
+        "address in --env or COMMAND. Repeatable.",
     ),
 ]  # fmt: skip
 Instances = Annotated[int, typer.Option(min=1, max=50, help="Processes of the application.")]

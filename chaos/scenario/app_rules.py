@@ -31,6 +31,7 @@ def application_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[
     for key, entry in setup.placed_entries:
         if read := [topic for topic in getattr(entry, "topics", ()) if topic in setup.app_topics]:
             yield f"{key}.topics: only applications write to {read[0]}, so no record there has an identity to audit"
+    yield from _receiver_problems(setup)
     for i, app in enumerate(setup.apps):
         where = f"apps[{i}]"
         yield from setup.topic_problems(f"{where}.reads", app.reads)
@@ -56,6 +57,20 @@ def application_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[
             yield (
                 f"{where}: nothing gives {app.name} the address of the brokers; write {{bootstrap}} in its env, its "
                 "command or a template of files"
+            )
+
+
+def _receiver_problems(setup: Setup) -> Iterator[str]:
+    """Yield each receiver that no application can call: its port is drawn for the run, and no text has its address."""
+    if not setup.apps or any(app.external for app in setup.apps):
+        return
+    given = {name for app in setup.apps for name in app.names()}
+    for i, effect in enumerate(setup.effects):
+        if effect.http is not None and effect.http.port is None and HTTP + effect.name not in given:
+            yield (
+                f"effects[{i}].http: nothing gives an application the address of {effect.name}, so no call can arrive; "
+                f"write {{{HTTP}{effect.name}}} in the env or the command of the application that calls it, a template "
+                "of files, or give the port that it calls"
             )
 
 

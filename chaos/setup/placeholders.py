@@ -44,6 +44,7 @@ PLACEHOLDERS = {
 `{password.dr}` a part of the login there, `{port.db}` the port of the first instance of another application, and
 `{rows.shop}` the file of a producer of rows. A form of `FORMS` may follow: `{password|json}`."""
 TOPIC, HTTP, BOOTSTRAP, PORT, ROWS = "topic.", "http.", "bootstrap.", "port.", "rows."
+_NAMED = tuple(f"{kind}NAME" for kind in (TOPIC, HTTP, ROWS))
 OF_MACHINE = frozenset({"python", "directory"})
 """The placeholders that mean something of this machine, which a container does not have."""
 STORES = frozenset({"truststore", "keystore", "store_password"})
@@ -126,7 +127,7 @@ def _check_text(text: str) -> str:
     for name in placeholders(text):
         if not is_placeholder(name):
             raise ValueError(
-                f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}; write {{{{{name}}}}} for the text itself"
+                f"{{{name}}} is no placeholder{nearest(name, (*PLACEHOLDERS, *_NAMED))}; write {{{{{name}}}}} for the text itself"
             )
     for problem in form_problems(text):
         raise ValueError(problem)

@@ -242,7 +242,7 @@ def test_a_written_scenario_is_never_replaced_and_a_place_that_cannot_be_written
 def test_an_effect_that_is_no_record_is_an_option(tmp_path, text, effect):
     text = text.replace("{folder}", str(tmp_path))
     effect = json.loads(json.dumps(effect).replace("{folder}", str(tmp_path)))
-    made = scenario_of(asked(tmp_path, effects=[text]))
+    made = scenario_of(asked(tmp_path, effects=[text], env={"URL": "{http.invoices}"} if text[:4] == "http" else {}))
     assert made["effects"][1:] == [effect]
     assert [e.name for e in parse(json.dumps(made), "x").effects] == ["out", effect["name"]]
 

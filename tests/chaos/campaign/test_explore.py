@@ -299,7 +299,7 @@ def test_runs_go_one_after_another_if_the_first_one_shows_what_two_would_share(p
         ),
         ({"effects": {"files": "/tmp/out/*.csv"}}, "effect invoices is in files"),
         ({"effects": {"http": {"path": "/i", "port": 8099}}}, "effect invoices is received at port 8099"),
-        ({"effects": {"http": {"path": "/i"}}}, ""),
+        ({"effects": {"http": {"path": "/i"}}, "apps": {"env": {"URL": "{http.invoices}"}}}, ""),
         ({"apps": {"external": True, "command": None}}, "billing is external"),
         ({"cluster": {"driver": "docker"}}, "cluster primary is not made of JVMs of the run"),
     ],

@@ -52,7 +52,7 @@ def test_members_that_join_later_are_not_awaited():
 
 
 APPS = """
-apps: [{name: billing, command: [service, "{bootstrap}"], reads: [orders]}]
+apps: [{name: billing, command: [service, "{bootstrap}", "{http.calls}"], reads: [orders]}]
 effects: [{name: calls, http: {path: /calls}, id: $.id}]
 """
 VALUE = '{name: shop, topic: orders, records: 9, value: {template: \'{{"id": "{id}"}}\'}}'

@@ -107,6 +107,7 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
         ({"command": "python x.py"}, "nothing gives billing the address of the brokers"),
         ({"env": {"A": "{topic.order}"}}, "there is no topic 'order' for {topic.order}"),
         ({"env": {"A": "{http.calls}"}}, "no effect 'calls' has http, for {http.calls}"),
+        ({"env": {"A": "{http}"}}, r"{http} is no placeholder \(did you mean http.NAME\?\)"),
         ({"env": {"A": "{password}"}}, "{password} has no value: the cluster has no cluster.security"),
         ({"env": {"A": "{group}"}, "group": None}, r"{group} has no value; give group"),
         ({"reads": []}, "which topics does the group b read"),
@@ -300,3 +301,32 @@ def test_a_program_in_a_long_word_of_the_command_names_no_file(tmp_path):
     command = ["python", "-c", "print('x')\n" * 1000, "a\0b", "service.py"]
     app = App(name="billing", command=[*command, "{bootstrap}"], directory=str(tmp_path))
     assert list(app.program_files()) == [("service.py", tmp_path / "service.py")]
+
+
+UNCALLED = r"effects\[0\].http: nothing gives an application the address of calls, .*; write {http.calls} in the env or"
+
+
+@pytest.mark.parametrize(
+    ("app", "http", "refused"),
+    [
+        ({}, {}, True),
+        ({"env": {"URL": "http://127.0.0.1:8080/calls"}}, {}, True),
+        ({"env": {"URL": "{{http.calls}}"}}, {}, True),  # the text itself, not the address
+        ({"env": {"URL": "{http.calls}"}}, {}, False),
+        ({"command": "python service.py {bootstrap} {http.calls}"}, {}, False),
+        ({"files": {"app.yaml": "TEMPLATE"}}, {}, False),
+        ({}, {"port": 8080}, False),
+        ({"command": None, "external": True}, {}, False),
+    ],
+)
+def test_a_receiver_that_no_application_can_call_is_refused(monkeypatch, tmp_path, app, http, refused):
+    template = tmp_path / "app.yaml"
+    template.write_text("url: {http.calls}\n")
+    app = json.loads(json.dumps(app).replace("TEMPLATE", str(template)))
+    calls = {"name": "calls", "http": {"path": "/calls", **http}, "id": "$.order_id"}
+    monkeypatch.setitem(BASE, "effects", [calls])
+    if not refused:
+        assert loaded(**app).effects[0].http is not None
+        return
+    with pytest.raises(ScenarioError, match=UNCALLED):
+        loaded(**app)

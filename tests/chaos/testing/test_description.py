@@ -54,7 +54,7 @@ def test_effects_are_the_written_topics_unless_the_test_names_others(kafka):
         ("invoices", "$.order_id"),
         ("audits", "$.order_id"),
     ]
-    calls = {"http": {"path": "/invoices", "slow": "2s"}, "id": "$.order_id"}
+    calls = {"http": {"path": "/invoices", "slow": "2s", "port": 8099}, "id": "$.order_id"}
     (effect,) = parsed(cluster.scenario({"calls": calls}, {"effects": {"calls": {"missing": 0}}})).effects
     assert (effect.source, effect.http.slow) == ("http", 2.0)
 
