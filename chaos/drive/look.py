@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
@@ -240,6 +241,7 @@ class _Look:
                     raise
                 self._events.note(f"{e}; what --writes names is believed")  # the run shows whether it is so
                 seen = Seen(reads, None)
+            self._inputs(self._wire.fetched | self._assigned(list_groups(self._kafka, bool) or groups), reads)
             commits = bool(groups) and self._commits()
             apps.stop_all()
             return replace(seen, group=group, grouped=bool(groups), commits=commits)
@@ -316,7 +318,9 @@ class _Look:
                 again = "ended again and again before it read from a topic"
                 raise self._ended(self._unseen(apps, again, "--reads TOPIC"))
             groups = list_groups(self._kafka, bool) or []
-            found = self._wire.fetched | self._assigned(groups)
+            before, found = found, self._wire.fetched | self._assigned(groups)
+            if not found <= before:  # a member that begins at the latest offset has yet to look it up
+                self._wire.changed = time.monotonic()
             quiet = time.monotonic() - self._wire.changed
             if not found and quiet > UNREAD_S:
                 self._check_topics(groups)
@@ -329,13 +333,21 @@ class _Look:
             asked_for = f"it asked for {named} and fetched from none" if named else "it asked for no topic"
             asked_for += ", and for all topics, so it may subscribe by a pattern" if self._wire.all_topics else ""
             raise self._unseen(apps, f"read no topic within {START_S:g} s: {asked_for}", "--reads TOPIC") from None
-        reads = self._asked.reads or sorted(t for t in found - self._wire.produced if not _is_internal(t))
+        return self._inputs(found), groups
+
+    def _inputs(self, found: AbstractSet[str], known: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the topics of its inputs. Raises `UsageError` if it has several, and the user names none.
+
+        found: all that it has read until now. known: those before it wrote, as it may write to its input, too.
+        """
+        others = (topic for topic in found - self._wire.produced if not _is_internal(topic))
+        reads = self._asked.reads or sorted({*known, *others})
         if len(reads) != 1 and not self._asked.reads:
             raise UsageError(
                 f"{self._asked.app} reads {', '.join(reads) or 'only what it writes'}; name the topic of the samples "
                 "with --reads TOPIC"
             )
-        return tuple(reads), groups
+        return tuple(reads)
 
     def _assigned(self, groups: Sequence[str]) -> set[str]:
         states = [state for group in groups if (state := self._kafka.group(group))]

@@ -10,6 +10,7 @@ import yaml
 from chaos.apps.trial import COMMITTED, Asked, effect_words, scenario_of, write_scenario
 from chaos.drive import look
 from chaos.drive.look import Seen, all_committed, either_of, of_inputs, per_sample, place_of, proposed
+from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import load, parse
 from chaos.setup.effects import PerInput
@@ -186,8 +187,18 @@ consumer = Consumer({**address, "group.id": "billing", "auto.offset.reset": "ear
 """
 
 
+LATEST = """
+import time
+class Slow(Consumer):
+    def subscribe(self, topics):
+        super().subscribe(topics, on_assign=lambda consumer, partitions: time.sleep(0.7))
+consumer = Slow({**address, "group.id": "billing"})
+"""
+"""Between its assignment and the look at the latest offsets, it takes some time."""
+
+
 @pytest.mark.kafka
-@pytest.mark.parametrize("before", ["", KIP_848], ids=["classic", "consumer"])
+@pytest.mark.parametrize("before", ["", KIP_848, LATEST], ids=["classic", "consumer", "latest"])
 def test_init_writes_the_topics_the_group_and_the_place_of_the_id(tmp_path, before):
     ended, save, runs = init(tmp_path, BILLING, before=before)
     made = yaml.safe_load(save.read_text())
@@ -322,6 +333,27 @@ def test_what_is_not_seen_is_said_with_what_to_do_once(restarts, past, words):
     apps = SimpleNamespace(of=lambda app: [instance], strangers=lambda: past)
     one = SimpleNamespace(_asked=SimpleNamespace(app="a"))
     assert str(look._Look._unseen(one, apps, "wrote nothing", "--writes TOPIC")) == words
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "produced", "known", "inputs"),
+    [
+        ((), {"orders"}, set(), (), ("orders",)),
+        ((), {"orders", "orders-retry", "__consumer_offsets"}, {"orders-retry"}, (), ("orders",)),
+        ((), {"orders"}, {"orders"}, ("orders",), ("orders",)),  # it puts back what failed
+        (("orders",), {"orders", "payments"}, set(), (), ("orders",)),
+        ((), {"orders", "payments"}, set(), (), "a reads orders, payments; name"),
+        ((), {"orders", "payments"}, set(), ("payments",), "a reads orders, payments; name"),  # it began late
+        ((), {"orders"}, {"orders"}, (), "a reads only what it writes; name"),
+    ],
+)
+def test_an_application_with_several_inputs_is_not_looked_at_by_half(asked, found, produced, known, inputs):
+    one = SimpleNamespace(_asked=SimpleNamespace(app="a", reads=asked), _wire=SimpleNamespace(produced=produced))
+    if isinstance(inputs, tuple):
+        assert look._Look._inputs(one, found, known) == inputs
+        return
+    with pytest.raises(UsageError, match=inputs):
+        look._Look._inputs(one, found, known)
 
 
 class _Offsets:
