@@ -126,9 +126,8 @@ def filled(text: str, values: dict[str, str], strict: bool = True) -> str:
 def _check_text(text: str) -> str:
     for name in placeholders(text):
         if not is_placeholder(name):
-            raise ValueError(
-                f"{{{name}}} is no placeholder{nearest(name, (*PLACEHOLDERS, *_NAMED))}; write {{{{{name}}}}} for the text itself"
-            )
+            near = nearest(name, (*PLACEHOLDERS, *_NAMED))
+            raise ValueError(f"{{{name}}} is no placeholder{near}; write {{{{{name}}}}} for the text itself")
     for problem in form_problems(text):
         raise ValueError(problem)
     return text
