@@ -321,6 +321,10 @@ def _missing(story: Story, fetches: Sequence[Row], commits: Sequence[Row], seen:
     story.all_fetches([*(own[-1:] or fetches[:1]), *again])
     story.commit(past)
     if not own:
+        for row in seen.begins:  # before it commits: where the group had no offset, and its place was chosen
+            if story.facts.same(row, life, instance) and row["asked_us"] < at_us:
+                story.fetch(row, f"{instance} read on from offset {row['asked_offset']:,}")
+                return "no member fetched it again", "skipped"
         return f"{instance} is not seen to have fetched it", "not_owner"
     if own[-1].get("made"):
         return CHANGED, _altered(story.facts)

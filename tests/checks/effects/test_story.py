@@ -414,6 +414,21 @@ WORKS = {"billing/2": [Life("billing/2", 0)]}
         ),
         ("not_owner", facts(), {"fetches": FETCHED, "commits": [commit("billing/1", 12.4)]}),
         ("not_owner", facts(KILLED), {"fetches": FETCHED, "commits": [commit("billing/2", 14.5)]}),  # another process
+        (
+            "skipped",  # its next incarnation began behind it, and committed what it did there
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 14.5)], "begins": [fetch("billing/2", 14.2, 1060)]},
+        ),
+        (
+            "not_owner",  # another instance began there
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 14.5)], "begins": [fetch("billing/1", 14.2, 1060)]},
+        ),
+        (
+            "not_owner",  # it read from there after it had committed
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 14.5)], "begins": [fetch("billing/2", 14.9, 1060)]},
+        ),
         ("skipped", facts(), {"commits": PAST}),
         ("skipped", facts(), {"beyond": fetch("billing/1", 14, 2010)}),
         ("unread", facts(), {}),
@@ -1113,7 +1128,7 @@ def test_an_instance_may_have_several_libraries(said, words):
 def test_the_first_findings_of_a_kind_that_the_write_path_does_not_explain_have_a_story(tmp_path, monkeypatch):
     """Nor have late ones without a bound. A wrong sum has the story of its inputs."""
     asked = []
-    mails = "[{name: mails, http: {path: /mail}, id: $.id}, {name: invoices, "
+    mails = "[{name: mails, http: {path: /mail, port: 8099}, id: $.id}, {name: invoices, "
     scenario = SCENARIO.replace("[{name: invoices, ", mails, 1).replace(
         "{invoices: {late", "{mails: {}, invoices: {late"
     )

@@ -1270,7 +1270,7 @@ title: Billing
 topics: [{name: orders}, {name: invoices}]
 producers: [{name: shop, topic: orders, value: {template: 'order {id}'}}]
 apps: [{name: billing, command: "sleep {bootstrap}", reads: [orders]}]
-effects: [{name: done, http: {path: /done}, id: $.id}]
+effects: [{name: done, http: {path: /done, port: 8099}, id: $.id}]
 """
 
 
