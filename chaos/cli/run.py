@@ -384,6 +384,11 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         for topic, why in seen.others.items():
             if topic not in found.writes:
                 view.say(f"no effect: {topic}, {why}; name it with --writes if each input has to have one")
+        for topic in seen.apart:
+            view.say(
+                f"no effect: {topic}, its records are for inputs of {', '.join(found.reads[1:])}; nothing proves them "
+                "unless the scenario has an effect with `of: TOPIC` for it"
+            )
     return found
 
 

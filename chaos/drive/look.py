@@ -85,8 +85,9 @@ class Seen:
     reads: the topics of its inputs. writes: by topic that has records with the ids of inputs, or by several with commas
     between them if an input has its records in any of them, the place of the id. per: how many records an input of each
     sample has there; one of each if left out. others: topics to which it writes other things, each with the reason why
-    it is no effect. group: its consumer group. grouped: whether it has any, also if it is one of several. commits:
-    whether it committed offsets outside a transaction; None if it got no inputs.
+    it is no effect. apart: topics with records for inputs of the other topics only. group: its consumer group. grouped:
+    whether it has any, also if it is one of several. commits: whether it committed offsets outside a transaction; None
+    if it got no inputs.
     """
 
     reads: tuple[str, ...]
@@ -94,6 +95,7 @@ class Seen:
     writes: Mapping[str, str] = field(default_factory=dict)
     per: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
+    apart: Sequence[str] = ()
     grouped: bool = True
     commits: bool | None = None
 
@@ -262,12 +264,15 @@ class _Look:
         payloads = Payloads(Value.model_validate(self._asked.value), 0)
         few = payloads.number <= MOST_SAMPLES
         ids, others = self._send(reads, payloads, max(INPUTS, payloads.number) if few else INPUTS)
-        written = of_inputs(self._writes(apps, reads, groups, len(ids)), ids, others)
+        everything = self._writes(apps, reads, groups, len(ids))
+        written = of_inputs(everything, ids, others)
         if few and _numbers_differ(written, ids):
             more, more_others = self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
             ids, others = ids + more, others + more_others
-            written = of_inputs(self._writes(apps, reads, groups, len(ids)), ids, others)
-        return self._judged(reads, written, ids, payloads.number)
+            everything = self._writes(apps, reads, groups, len(ids))
+            written = of_inputs(everything, ids, others)
+        seen = self._judged(reads, written, ids, payloads.number)
+        return replace(seen, apart=sorted(everything.keys() - written.keys()))
 
     def _start(self, apps: Applications) -> None:
         """Start the application. It may end when a topic does not exist yet; then it is started again."""

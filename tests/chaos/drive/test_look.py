@@ -102,6 +102,21 @@ def test_records_for_inputs_of_other_topics_do_not_count():
     assert of_inputs(written, ["a"], []) == written
 
 
+@pytest.mark.parametrize("receipts", [("b",), ("a", "b"), ("?",)])
+def test_a_topic_with_records_for_inputs_of_other_topics_only_is_named(tmp_path, receipts):
+    (tmp_path / "s").write_text('{"id": "x"}\n')
+    asked = Asked(["a.py"], ["orders", "payments"], [], tmp_path / "s", "$.id", tmp_path)
+    written = {"invoices": [of("a")[0]], "receipts": list(of(*receipts))}
+    one = SimpleNamespace(
+        _asked=asked,
+        _send=lambda *_: (["a"], ["b"]),
+        _writes=lambda *_: written,
+        _judged=lambda reads, *_: Seen(reads, None),
+    )
+    found = look._Look._effects(one, None, ("orders", "payments"), [])
+    assert found.apart == (["receipts"] if receipts == ("b",) else [])
+
+
 def test_the_number_of_records_of_an_input_is_in_the_scenario(tmp_path):
     (tmp_path / "s").write_text('{"id": "x"}\n{"id": "y"}\n')
     writes, per = {"all": "$.id", "some": "$.id", "parts": "$.id"}, {"some": (1, 0), "parts": (3, 3)}
