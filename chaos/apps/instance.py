@@ -32,6 +32,8 @@ _OF_SERVER = {"database", "setup", "config"}
 LAST_BYTES = 1 << 16
 """The end of a log that is read for its last lines: it may have gigabytes."""
 SHOWN_LINES, MOST_OF_LINE, HINT_LINES = 3, 500, 40
+WARNING = re.compile(r"%[4-7]\|")
+"""The begin of a line of librdkafka below an error (`log_level`): it warns of what it tries again at each start."""
 LOG_LIMIT, KEPT_OF_LOG, BEFORE_READY = 64 << 20, 8 << 20, 16
 """Bytes of a log above which its middle is left out, and bytes that stay at each end. The limit is so many times higher
 as long as the line is awaited that says that the instance is ready."""
@@ -315,7 +317,9 @@ class Instance:
         """Return the last lines of the output of the current incarnation, on one line; empty if it has none to show."""
         if self.hidden:
             return ""
-        return " | ".join(line[:MOST_OF_LINE] for line in self._last_lines()[-SHOWN_LINES:])
+        lines = self._last_lines()
+        shown = [line for line in lines if not WARNING.match(line)] or lines
+        return " | ".join(line[:MOST_OF_LINE] for line in shown[-SHOWN_LINES:])
 
     def hint(self) -> str:
         """Return what to do about an incarnation that ended, or that is never ready; mostly empty."""

@@ -444,11 +444,12 @@ class _Look:
                 writes[topic] = place
                 per |= {topic: numbers} if {*numbers} != {1} else {}
             elif place:
-                again = "another number each time for the same sample"
-                many = f"more than the {MOST_SAMPLES} samples up to which they are counted one by one"
-                others[topic] = (
-                    f"{len(records)} records for {len(ids)} inputs, {again if samples <= MOST_SAMPLES else many}"
-                )
+                why = "another number each time for the same sample"
+                if "[" in place:
+                    why = f"which have their ids in a list ({place}); an effect is one record for each input"
+                elif samples > MOST_SAMPLES:
+                    why = f"more than the {MOST_SAMPLES} samples up to which they are counted one by one"
+                others[topic] = f"{len(records)} records for {len(ids)} inputs, {why}"
             elif within(records, ids):
                 others[topic] = "its records have the id of an input, but not as a field of JSON, the key or a header"
             else:

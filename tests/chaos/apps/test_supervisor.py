@@ -747,6 +747,21 @@ def test_the_line_of_readiness_is_found_in_a_log_without_end(started):
         assert instance.last_words() == "noise | noise | half a line: up"
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["gone: 7", "%4|17.9|GETPID|shop| Coordinator load in progress: retrying"], "gone: 7"),
+        (["gone: 7", "%3|17.9|FAIL|shop| Connection refused"], "gone: 7 | %3|17.9|FAIL|shop| Connection refused"),
+        (["%5|17.9|REQTMOUT|shop| timed out"], "%5|17.9|REQTMOUT|shop| timed out"),
+    ],
+)
+def test_a_warning_of_a_library_is_the_last_word_only_if_there_is_no_other(started, lines, words):
+    with started(command=[sys.executable, "-c", f"print({chr(10).join(lines)!r})"]) as one:
+        with pytest.raises(ClientError):
+            one.apps.start()
+        assert one.apps.instance("billing/1").last_words() == words
+
+
 def test_a_port_that_something_else_has_is_named_before_the_start(started):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

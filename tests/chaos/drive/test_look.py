@@ -1,6 +1,7 @@
 """The first look at an application: what is proposed from what it does."""
 
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -100,6 +101,26 @@ def test_records_for_inputs_of_other_topics_do_not_count():
     written = {"joined": [other], "bills": [own, other, both, none]}
     assert of_inputs(written, ["a"], ["b"]) == {"bills": [own, both, none]}
     assert of_inputs(written, ["a"], []) == written
+
+
+@pytest.mark.parametrize(
+    ("batches", "samples", "why"),
+    [
+        (
+            [b'{"orders": [{"id": "a"}, {"id": "b"}]}'],
+            1,
+            r"1 records for 2 inputs, which have their ids in a list \(\$.orders\[0\].id\)",
+        ),
+        ([b'{"id": "a"}'] * 3, 1, "3 records for 2 inputs, another number each time for the same sample"),
+        ([b'{"id": "a"}'] * 3, 5_000, "3 records for 2 inputs, more than the"),
+    ],
+)
+def test_a_topic_that_is_no_effect_is_named_with_its_reason(batches, samples, why):
+    one = SimpleNamespace(_asked=SimpleNamespace(app="a"), _together=lambda written, *_: written)
+    written = {"batches": list(map(Record, batches)), "bills": of("a", "b")}
+    seen = look._Look._judged(one, ("orders",), written, ["a", "b"], samples)
+    assert re.match(why, seen.others["batches"])
+    assert samples > 1 or list(seen.writes) == ["bills"]
 
 
 @pytest.mark.parametrize("receipts", [("b",), ("a", "b"), ("?",)])
