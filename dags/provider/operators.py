@@ -78,6 +78,8 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
     commands: ClassVar[tuple[str, ...]]
     """The command; several, if an argument chooses one."""
+    filled: ClassVar[tuple[str, ...]]
+    """The fields that are None or not empty: a template may make an empty text of a missing value."""
     starts_clusters: ClassVar[bool] = True
     ui_color = "#f5d7c3"
     template_fields: Sequence[str] = ("options", "runs_dir", "run_id", "directory", "env")
@@ -390,17 +392,18 @@ class AftershockGateOperator(AftershockOperator):
     """
 
     commands = ("gate",)
+    filled = ("gate",)
     template_fields = ("gate", *AftershockOperator.template_fields)
 
-    def __init__(self, *, gate: str = "", cell: int | None = None, cell_name: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, gate: str | None = None, cell: int | None = None, cell_name: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.gate, self.cell, self.cell_name = gate, cell, cell_name
         if cell is None:
             self.add_assets()
 
     def subject(self) -> str:
-        """Return the gate."""
-        return self.gate
+        """Return the gate; empty if a planned folder knows it."""
+        return self.gate or ""
 
     def arguments(self) -> list[str]:
         """Return the gate; a planned folder knows it."""

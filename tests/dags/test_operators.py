@@ -188,6 +188,11 @@ with DAG("d"):
     leaking = op.AftershockRunOperator(
         task_id="leaking", scenario="clean-run", options={"set": {"a": ["{{ params.secret }}"]}}
     )
+    gates = [
+        op.AftershockGateOperator(task_id="gate", gate="{{ params.none }}"),
+        op.AftershockGateOperator(task_id="elsewhere", gate="upgrade-3.9-to-4.3", directory="/dev/null/x"),
+        op.AftershockGateOperator(task_id="cell", cell=1, options={"resume": "x"}, directory="/dev/null/x"),
+    ]
     hidden = op.AftershockRunOperator(
         task_id="hidden", scenario="clean-run", options={"set": {"a": ["{{ params.secret }}"]}},
         env={"LOGIN": "{{ params.secret }}", "DB": "postgresql://u:50%25@h/d", "TOPIC": "orders"},
@@ -196,6 +201,7 @@ lines = ["  1.0 s  loading", "error: x.yaml is not a valid scenario:", "  --set 
 hidden.render_template_fields(given, hidden.dag.get_template_env())
 print(json.dumps({
     "refused": [refused(empty), refused(cluster), refused(missing), refused(folder), refused(leaking)],
+    "gates": [refused(gate) for gate in gates],
     "last": [op._last(lines), op._last(lines[:1]), op._last([])],
     "shown": _serialize_rendered_fields(hidden)["env"],
     "used": hidden.env["LOGIN"] == SECRET,
@@ -213,6 +219,9 @@ def test_an_empty_field_starts_nothing_and_no_secret_is_shown(tmp_path):
     assert missing == "there is no Airflow connection 'nowhere'"
     assert folder.startswith("nothing was started on ") and "Not a directory" in folder
     assert leaking.startswith("nothing was started: options or command of leaking have a secret")
+    empty, *elsewhere = found["gates"]  # a cell has no gate: a planned folder knows it
+    assert empty == "nothing was started: gate of gate is empty"
+    assert all(said.startswith("the directory /dev/null/x does not exist") for said in elsewhere)
     assert found["last"] == [
         "error: x.yaml is not a valid scenario: --set seed: not a number", "1.0 s  loading", "it said nothing"
     ]  # fmt: skip
