@@ -49,9 +49,9 @@ _TOPIC_RESOURCE, _BROKER_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE = 2, 4, 32, 0,
 _OF_TOPIC, _OF_ONE_BROKER, _OF_GROUP = 1, 2, 8
 _EXACT = 0
 _LEAVING = -1
+"""The epoch with which a member leaves a group of a protocol later than the classic one."""
 _HEARTBEATS = ((ConsumerGroupHeartbeatRequest, 0), (StreamsGroupHeartbeatRequest, 0), (ShareGroupHeartbeatRequest, 1))
 """The requests by which members of the later protocols leave, each with its oldest version."""
-"""The epoch with which a member leaves a group of KIP-848."""
 _CHECKED = "aftershock-check"
 """The name of a topic that is asked for but never created."""
 _PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
