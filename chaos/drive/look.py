@@ -11,12 +11,11 @@ import re
 import shutil
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 
 from confluent_kafka import Message, Producer
@@ -24,9 +23,9 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import MetadataRequest
 
 from chaos.apps.supervisor import Applications
-from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, scalars, topics_in, write_scenario
+from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, topics_in, write_scenario
 from chaos.drive import stages
-from chaos.effects.payload import Unreadable, decoder
+from chaos.drive.written import ROUNDS, either_of, numbers_differ, of_inputs, per_sample, place_of, within
 from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
 from chaos.kafka import admin
 from chaos.kafka.cleanup import list_groups
@@ -51,11 +50,6 @@ INPUTS = 20
 """Inputs of the first round at least; one from each sample, up to `MOST_SAMPLES`."""
 MOST_SAMPLES = 100
 """Samples up to which the look counts what an input of each one leads to."""
-ROUNDS = 2
-"""Inputs from each sample in this count. With one, a number that changes from input to input would look like a rule."""
-read_json = decoder("json")
-LIST_ITEMS = 5
-"""Items of a list in which the id of an input is looked for."""
 BROKERS = 3
 """Brokers of the second look at an application that ended at one broker, as of the run."""
 START_S = 60.0
@@ -64,8 +58,6 @@ WRITE_S = 20.0
 """Time for an application to write something after the first input, or after what it wrote last."""
 MOST_WRITE_S = 120.0
 """Time after which the look no longer waits for a slow application."""
-MOST_UNEVEN = 8
-"""Topics among which those are looked for that have a record for each input together, at most."""
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
 UNREAD_S = 10.0
@@ -266,7 +258,7 @@ class _Look:
         ids, others = self._send(reads, payloads, max(INPUTS, payloads.number) if few else INPUTS)
         everything = self._writes(apps, reads, groups, len(ids))
         written = of_inputs(everything, ids, others)
-        if few and _numbers_differ(written, ids):
+        if few and numbers_differ(written, ids):
             more, more_others = self._send(reads, payloads, ROUNDS * payloads.number, len(ids))
             ids, others = ids + more, others + more_others
             everything = self._writes(apps, reads, groups, len(ids))
@@ -500,92 +492,6 @@ def all_committed(kafka: Kafka, reads: Sequence[str], groups: Sequence[str]) -> 
     ends = {partition: end for partition, end in ends.items() if end}
     committed = [kafka.done(group, ends) or {} for group in groups]
     return bool(ends) and any(all(of.get(p, -1) >= end for p, end in ends.items()) for of in committed)
-
-
-def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:
-    """Return the place that has the id of an input in all records, such as `$.order_id`; None if there is none."""
-    known = {str(one) for one in ids}
-    counts: Counter[str] = Counter()
-    for record in records:
-        counts.update({place for place, value in _values(record) if value in known})
-    whole = [place for place, count in counts.items() if count == len(records)]
-    return min(
-        whole, key=lambda place: (not place.startswith("$"), place.count(".") + place.count("["), place), default=None
-    )
-
-
-def of_inputs(
-    written: Mapping[str, Sequence[Message]], ids: Sequence[Id], others: Sequence[Id]
-) -> dict[str, list[Message]]:
-    """Return the records of each topic without the records for inputs of other topics. ids: of the inputs."""
-    mine, strange = {str(one) for one in ids}, {str(one) for one in others}
-
-    def is_mine(record: Message) -> bool:
-        found = {value for _, value in _values(record)}
-        return bool(found & mine) or not found & strange
-
-    kept = {topic: [*filter(is_mine, records)] for topic, records in written.items()}
-    return {topic: records for topic, records in kept.items() if records}
-
-
-def per_sample(records: Sequence[Message], ids: Sequence[Id], samples: int) -> tuple[int, ...] | None:
-    """Return how many records an input of each sample has; None if they have no ids, or if that has no rule.
-
-    ids: of the inputs in their order, the first one from the first sample. Where each input has one record, it is
-    believed without another input from the same sample.
-    """
-    if (place := place_of(records, ids)) is None:
-        return None
-    counts = Counter(dict(_values(record))[place] for record in records)
-    numbers = [{counts[str(one)] for one in ids[sample::samples]} for sample in range(min(samples, len(ids)))]
-    if all(found == {1} for found in numbers):
-        return (1,) * samples
-    if len(ids) < ROUNDS * samples or any(len(found) > 1 for found in numbers):
-        return None
-    return tuple(max(found) for found in numbers)
-
-
-def either_of(uneven: Mapping[str, Sequence[Message]], ids: Sequence[Id], samples: int) -> Iterator[tuple[str, ...]]:
-    """Yield the topics that together have a record for each input, or as many as its sample says: the fewest first.
-
-    A router writes each input to one of several topics: by a hash of its id, or to one for dead letters.
-
-    uneven: the records of topics in which the same sample has another number each time.
-    """
-    if len(uneven) > MOST_UNEVEN:
-        return
-    left = sorted(uneven, key=lambda topic: -len(uneven[topic]))
-    for size in range(2, len(left) + 1):
-        for topics in combinations(left, size):
-            records = [record for topic in topics for record in uneven[topic]]
-            if set(topics) <= {*left} and per_sample(records, ids, samples):
-                left = [topic for topic in left if topic not in topics]
-                yield topics
-
-
-def _numbers_differ(written: Mapping[str, Sequence[Message]], ids: Sequence[Id]) -> bool:
-    """Return whether a topic has the ids of inputs, and another number of records than one for each."""
-    return any(place_of(records, ids) and not per_sample(records, ids, len(ids)) for records in written.values())
-
-
-def within(records: Sequence[Message], ids: Sequence[Id]) -> bool:
-    """Return whether the value of each record has the id of an input somewhere."""
-    known = [str(one).encode() for one in ids]
-    return bool(records) and all(any(one in (record.value() or b"") for one in known) for record in records)
-
-
-def _values(record: Message) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers of a record, by their place."""
-    if (key := record.key()) is not None:
-        yield "key", key.decode(errors="replace")
-    for name, value in record.headers() or ():
-        if isinstance(value, bytes):
-            yield f"header:{name}", value.decode(errors="replace")
-    try:
-        document = read_json(record.value())
-    except Unreadable:
-        return
-    yield from ((path, str(value)) for path, value in scalars(document, items=LIST_ITEMS))
 
 
 def _is_internal(topic: str) -> bool:

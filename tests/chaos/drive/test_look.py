@@ -10,7 +10,8 @@ import yaml
 
 from chaos.apps.trial import COMMITTED, Asked, effect_words, scenario_of, write_scenario
 from chaos.drive import look
-from chaos.drive.look import Seen, all_committed, either_of, of_inputs, per_sample, place_of, proposed
+from chaos.drive.look import Seen, all_committed, proposed
+from chaos.drive.written import either_of, of_inputs, per_sample, place_of
 from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import load, parse
