@@ -46,7 +46,8 @@ def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
     emit = _event_lines()
     if options.owned:
-        ends = _end_with_owner if options.run_dir else _end_with_parent  # standard input names the runs then
+        by_parent = partial(_end_with_parent, options.owned)  # standard input names the runs then
+        ends = _end_with_owner if options.run_dir else by_parent
         threading.Thread(target=ends, name="owner", daemon=True).start()
     stages = [stage for stage in STAGES if not options.only or stage in options.only]
     if options.run_dir is None:
@@ -84,9 +85,12 @@ def _end_with_owner() -> None:
     os._exit(ORPHANED)
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent has ended: a campaign that goes on runs again what has no verdict."""
-    parent, never = os.getppid(), threading.Event()
+def _end_with_parent(parent: int) -> None:
+    """End this process when its parent has ended: a campaign that goes on runs again what has no verdict.
+
+    parent: its process id. It may have ended before this process could ask who its parent is.
+    """
+    never = threading.Event()
     while os.getppid() == parent:
         never.wait(PARENT_S)
     os._exit(ORPHANED)
@@ -216,7 +220,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, metavar="DIR", help="where to create and keep the working copy of a URI")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--spark-master", metavar="URL", help="URL of a Spark master (default: local[*])")
-    parser.add_argument("--owned", action="store_true", help="end with the process that started this one")
+    parser.add_argument("--owned", type=int, metavar="PID", help="end with this process, which started this one")
     return parser.parse_args(argv)
 
 

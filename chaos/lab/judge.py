@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -36,10 +37,14 @@ def check_master(master: str | None) -> None:
 
 
 def start_checks(home: Run, spark_master: str | None, *argv: str) -> subprocess.Popen[bytes]:
-    """Start `python -m checks` as a process of `home`, with its log there. Raises `OSError`."""
+    """Start `python -m checks` as a process of `home` that ends with this one, its log there. Raises `OSError`."""
     home.logs.mkdir(parents=True, exist_ok=True)
+    owned = ["--owned", str(os.getpid())]
     return spawn(
-        [sys.executable, "-m", f"{PREFIX}checks", *argv, *(["--spark-master", spark_master] if spark_master else [])],
+        [
+            *(sys.executable, "-m", f"{PREFIX}checks", *argv, *owned),
+            *(["--spark-master", spark_master] if spark_master else []),
+        ],
         run=home,
         role=ROLE,
         owner=ProcessId.current(),
@@ -68,7 +73,7 @@ def audit_once(
     Raises `AftershockError` if the process dies.
     """
     argv = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
-    child = start_checks(run, spark_master, *argv, "--owned")
+    child = start_checks(run, spark_master, *argv)
     assert child.stdin is not None
     try:
         for event in _read_events(child):
@@ -126,7 +131,7 @@ class Judge:
         self._queue: deque[Judgement] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._child = start_checks(home, spark_master, "--owned")
+        self._child = start_checks(home, spark_master)
         threading.Thread(target=self._listen, name="judge", daemon=True).start()
 
     def __enter__(self) -> Judge:

@@ -149,19 +149,31 @@ def test_a_run_is_read_back_while_an_earlier_one_is_judged(tmp_path, monkeypatch
     assert read == list(zip(paths, (True, True, False, False), strict=True))
 
 
+JUDGE = """
+import os, sys, time
+from checks.__main__ import _end_with_parent
+parent, begins = int(sys.argv[1]), sys.argv[2]
+print("up", flush=True)
+while begins == "late" and os.getppid() == parent:
+    time.sleep(0.02)
+_end_with_parent(parent)
+"""
+"""What a judge does to notice the end of its parent. late: it begins to look once that has ended."""
 ORPHAN = """
-import subprocess, sys
-judge = "from checks.__main__ import _end_with_parent; print('up', flush=True); _end_with_parent()"
-child = subprocess.Popen([sys.executable, "-c", judge], stdin=0, stdout=subprocess.PIPE, text=True)
+import os, subprocess, sys
+judge = [sys.executable, "-c", sys.argv[1], str(os.getpid()), sys.argv[2]]
+child = subprocess.Popen(judge, stdin=0, stdout=subprocess.PIPE, text=True)
 assert child.stdout.readline() == "up\\n"
 print(child.pid, flush=True)
 sys.stdin.readline()
 """
-"""Starts what a judge does to notice the end of its parent, and ends like a campaign that is killed."""
+"""Starts such a judge, and ends like a campaign that is killed."""
 
 
-def test_a_judge_of_many_runs_ends_with_the_campaign_that_was_killed():
-    starts = subprocess.Popen([sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("begins", ["at once", "late"])
+def test_a_judge_of_many_runs_ends_with_the_campaign_that_was_killed(begins):
+    argv = [sys.executable, "-c", ORPHAN, JUDGE, begins]
+    starts = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert starts.stdin and starts.stdout
     child = ProcessId.of(int(starts.stdout.readline()))
     assert child.alive()
