@@ -122,8 +122,8 @@ def test_the_first_silence_counts_from_the_start_of_the_command(plain, monkeypat
         monkeypatch.setattr("chaos.cli.output.STARTED", started)
         monkeypatch.setattr(View, "_opened", not first)
         view, text = plain()
+        view.doing("loading")  # before the view looks for the first time what goes on
         with view:
-            view.doing("loading")
             if first and started < time.monotonic() - 60:
                 wait_until(lambda text=text: says(text, "loading"), 10, text.getvalue)
         assert View._opened and (text.getvalue() != "") == (first and started < time.monotonic() - 60)
