@@ -156,11 +156,11 @@ def more_of_inputs(samples: Path, identity: str, texts: Sequence[str], folder: P
     `headers.trace={uuid}` and `registry.id=7` are a part of a part. folder: where relative paths of schemas begin.
     Raises `UsageError` for a part that does not exist or does not fit.
     """
+    known = [part.partition(".")[0] for part in VALUE_PARTS]
     more: dict[str, Any] = {}
     for text in texts:
         place, equals, given = text.partition("=")
         name, _, part = place.strip().partition(".")
-        known = [one.partition(".")[0] for one in VALUE_PARTS]
         if not equals or name not in known:
             hint = nearest(name, known) if equals else ""
             raise UsageError(
