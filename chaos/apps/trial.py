@@ -23,6 +23,7 @@ from chaos.setup.effects import Effect
 from chaos.setup.names import MOST_OF_ENTRY, nearest
 from chaos.setup.placeholders import names_brokers, placeholders
 from chaos.values.model import FILES, Value
+from chaos.values.places import EACH
 
 ADDRESS_VARIABLES = (
     *("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP", "KAFKA_BROKERS", "KAFKA_BROKER", "KAFKA_SERVERS", "KAFKA_URL"),
@@ -202,7 +203,10 @@ def _documents(samples: Path) -> Iterator[Any]:
 
 
 def scalars(document: Any, path: str = "$", items: int = 0) -> Iterator[tuple[str, str | int]]:
-    """Yield the texts and whole numbers of a document by their JSONPath. items: how many of a list, first ones."""
+    """Yield the texts and whole numbers of a document by their JSONPath.
+
+    items: how many of a list, first ones; a path to each item, `$.orders[*].id`, is yielded for all if all have it.
+    """
     if isinstance(document, dict):
         for name, value in document.items():
             if re.fullmatch(r"[^\W\d]\w*", name):
@@ -212,6 +216,10 @@ def scalars(document: Any, path: str = "$", items: int = 0) -> Iterator[tuple[st
     elif isinstance(document, list):
         for number, value in enumerate(document[:items]):
             yield from scalars(value, f"{path}[{number}]", items)
+        if items and document and "[" not in path:
+            each = [dict(scalars(value, f"{path}[{EACH}]")) for value in document]
+            in_all = sorted(set.intersection(*map(set, each)))
+            yield from ((at, found[at]) for found in each for at in in_all)
     elif isinstance(document, str | int) and not isinstance(document, bool):
         yield path, document
 

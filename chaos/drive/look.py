@@ -437,9 +437,7 @@ class _Look:
                 per |= {topic: numbers} if {*numbers} != {1} else {}
             elif place:
                 why = "another number each time for the same sample"
-                if "[" in place:
-                    why = f"which have their ids in a list ({place}); an effect is one record for each input"
-                elif samples > MOST_SAMPLES:
+                if samples > MOST_SAMPLES:
                     why = f"more than the {MOST_SAMPLES} samples up to which they are counted one by one"
                 others[topic] = f"{len(records)} records for {len(ids)} inputs, {why}"
             elif within(records, ids):

@@ -16,17 +16,21 @@ ROUNDS = 2
 """Inputs from each sample, to count what it leads to. With one, a number that changes would look like a rule."""
 read_json = decoder("json")
 LIST_ITEMS = 5
-"""Items of a list in which the id of an input is looked for."""
+"""Items of a list in which the id of an input is looked for one by one, besides all of them together."""
 MOST_UNEVEN = 8
 """Topics among which those are looked for that have a record for each input together, at most."""
 
 
 def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:
-    """Return the place that has the id of an input in all records, such as `$.order_id`; None if there is none."""
+    """Return the place that has the id of an input in all records, such as `$.order_id`; None if there is none.
+
+    Records with several inputs have a place in each item of a list, such as `$.orders[*].id`.
+    """
     known = {str(one) for one in ids}
     counts: Counter[str] = Counter()
     for record in records:
-        counts.update({place for place, value in _values(record) if value in known})
+        values = [*_values(record)]
+        counts.update({place for place, _ in values} - {place for place, value in values if value not in known})
     whole = [place for place, count in counts.items() if count == len(records)]
     return min(
         whole, key=lambda place: (not place.startswith("$"), place.count(".") + place.count("["), place), default=None
@@ -48,14 +52,14 @@ def of_inputs(
 
 
 def per_sample(records: Sequence[Message], ids: Sequence[Id], samples: int) -> tuple[int, ...] | None:
-    """Return how many records an input of each sample has; None if they have no ids, or if that has no rule.
+    """Return how many effects an input of each sample has; None if they have no ids, or if that has no rule.
 
     ids: of the inputs in their order, the first one from the first sample. Where each input has one record, it is
     believed without another input from the same sample.
     """
     if (place := place_of(records, ids)) is None:
         return None
-    counts = Counter(dict(_values(record))[place] for record in records)
+    counts = Counter(value for record in records for at, value in _values(record) if at == place)
     numbers = [{counts[str(one)] for one in ids[sample::samples]} for sample in range(min(samples, len(ids)))]
     if all(found == {1} for found in numbers):
         return (1,) * samples
@@ -97,7 +101,7 @@ def _values(record: Message) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers of a record, by their place."""
     if (key := record.key()) is not None:
         yield "key", key.decode(errors="replace")
-    for name, value in record.headers() or ():
+    for name, value in dict(reversed(record.headers() or ())).items():  # the first one of a name, as an effect reads it
         if isinstance(value, bytes):
             yield f"header:{name}", value.decode(errors="replace")
     try:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -47,11 +47,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Found:
-    """An effect in a record: the texts of its id and its value, and the time that it carries in us."""
+    """An effect in a record: the texts of its id and its value, and the time that it carries in us.
 
-    id: str
+    item: its place in the list of an effect with several ids, such as ` [2]`. problem: why it has no id.
+    """
+
+    id: str | None
     value: str | None = None
     at_us: int | None = None
+    item: str = ""
+    problem: str = ""
 
 
 def canonical(value: Any) -> str | None:
@@ -99,29 +104,47 @@ def at_place(place: Place, record: Record) -> Any:
 
 
 class Extractor:
-    """What an effect says of its records; call it with one. Raises `Unreadable`."""
+    """What an effect says of its records; call it with what makes one. hidden: see `Unreadable.reason`."""
 
-    def __init__(self, effect: Effect) -> None:
-        self._id, self._value = effect.id_place, effect.value_place
-        self._at, self._zone = Place.parse(effect.at) if effect.at else None, effect.zone
-        self._named = effect.id or "id"
+    def __init__(self, effect: Effect, hidden: bool = False) -> None:
+        self._places = (effect.id_place, effect.value_place, Place.parse(effect.at) if effect.at else None)
+        self._zone, self._named, self._hidden = effect.zone, effect.id or "id", hidden
 
-    def __call__(self, record: Record) -> Found:
-        """Return the effect in a record."""
-        raw = next(iter(record.data.values()), None) if self._id is None else at_place(self._id, record)
+    def __call__(self, read: Callable[[], Record]) -> list[Found]:
+        """Return the effects in a record: one, or one for each item of a list. read: may raise `Unreadable`."""
+        try:
+            record, place = read(), self._places[0]
+            if place is None or not (to_list := place.to_list):
+                return [self._found(record, self._places)]
+            items = at_place(Place("path", to_list[:-1]), record)
+            if not isinstance(items, list):
+                raise self._missing(record, None, place)
+        except Unreadable as e:
+            return [Found(None, problem=e.reason(self._hidden))]
+        return [self._of_item(record, number) for number in range(len(items))]
+
+    def _of_item(self, record: Record, number: int) -> Found:
+        item = f" [{number}]"
+        try:
+            places = tuple(place and place.of_item(number) for place in self._places)
+            return replace(self._found(record, places), item=item)
+        except Unreadable as e:
+            return Found(None, item=item, problem=e.reason(self._hidden))
+
+    def _found(self, record: Record, places: Sequence[Place | None]) -> Found:
+        place, at_value, at = places
+        raw = next(iter(record.data.values()), None) if place is None else at_place(place, record)
         found = canonical(raw)
         if found is None:
-            raise self._missing(record, raw)
-        value = canonical(at_place(self._value, record)) if self._value else None
-        at_us = moment_us(at_place(self._at, record), self._zone) if self._at else None
-        return Found(found, value, at_us)
+            raise self._missing(record, raw, place)
+        value = canonical(at_place(at_value, record)) if at_value else None
+        return Found(found, value, moment_us(at_place(at, record), self._zone) if at else None)
 
-    def _missing(self, record: Record, raw: Any) -> Unreadable:
-        if self._id is None:
+    def _missing(self, record: Record, raw: Any, place: Place | None) -> Unreadable:
+        if place is None:
             return Unreadable("the first column is empty")
         if isinstance(raw, dict | list):
             return Unreadable(f"{self._named} is no single value")
-        place = self._id
         if isinstance(record.data, Mapping) and place.keys and place.keys[0] not in record.data:
             lack = f"there is no {self._named}" if place.kind == "name" else f"nothing is at {self._named}"
             known = ", ".join(map(str, list(record.data)[:8])) or "no fields"

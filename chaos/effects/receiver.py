@@ -10,11 +10,11 @@ import random
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from chaos.effects.payload import Extractor, Record, Unreadable, decoder
+from chaos.effects.payload import Extractor, Record, decoder
 from chaos.errors import MachineError
 from chaos.run.events import now_us
 from chaos.setup.apps import External
@@ -44,10 +44,10 @@ class Receiver:
         reach: External | None = None,
         hidden: bool = False,
     ) -> None:
-        self._reach, self._hidden = reach or External(), hidden
+        self._reach = reach or External()
         assert effect.http is not None
         self._effect, self._http, self._accept, self._rng = effect, effect.http, accept, rng
-        self._extract, self._decode = Extractor(effect), decoder("json")
+        self._extract, self._decode = Extractor(effect, hidden), decoder("json")
         self._lock, self.calls, self.refused, self.left = threading.Lock(), 0, 0, 0
         receiver = self
 
@@ -117,7 +117,8 @@ class Receiver:
         if body is None:
             status = 413
         if status == 200:
-            self._accept(self._sight(call, body or b"", number))
+            for sight in self._sights(call, body or b"", number):
+                self._accept(sight)
         return status, number
 
     def leave(self, number: int, after_s: float) -> None:
@@ -126,17 +127,18 @@ class Receiver:
             self.left += 1
         self._accept({"mark": _name(number), "left_after_us": round(after_s * 1e6)})
 
-    def _sight(self, call: BaseHTTPRequestHandler, body: bytes, number: int) -> Sight:
-        where, at_us = _name(number), now_us()
-        try:
-            found = self._extract(Record(self._decode(body or None), None, call.headers.items()))
-        except Unreadable as e:
-            return {"mark": where, "where": where, "at_us": at_us, "after_us": at_us, "problem": e.reason(self._hidden)}
-        at_us = at_us if found.at_us is None else found.at_us
-        return {
-            **{"mark": where, "where": where, "id": found.id, "value": found.value},
-            **{"at_us": at_us, "after_us": at_us},
-        }
+    def _sights(self, call: BaseHTTPRequestHandler, body: bytes, number: int) -> Iterator[Sight]:
+        now = now_us()
+        for found in self._extract(lambda: Record(self._decode(body or None), None, call.headers.items())):
+            where, at_us = _name(number) + found.item, now if found.at_us is None else found.at_us
+            sight = {"mark": where, "where": where, "at_us": at_us, "after_us": at_us}
+            what = {"problem": found.problem} if found.id is None else {"id": found.id, "value": found.value}
+            yield sight | what
+
+
+def call_of(sight: Sight) -> str:
+    """Return the mark of the call in which an effect was: of a list, each item has a mark."""
+    return str(sight["mark"]).partition(" [")[0]
 
 
 def _name(number: int) -> str:

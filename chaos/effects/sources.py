@@ -70,6 +70,12 @@ class Item:
     problem: Unreadable | None = None
     torn: bool = False
 
+    def read(self) -> Record:
+        """Return the record. Raises `Unreadable`."""
+        if self.problem or self.record is None:
+            raise self.problem or Unreadable("it is empty")
+        return self.record
+
 
 # Databases.
 

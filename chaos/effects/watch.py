@@ -15,13 +15,12 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from chaos.databases import by_spark
-from chaos.effects.payload import Extractor, Unreadable
+from chaos.effects.payload import Extractor
 from chaos.effects.receiver import Receiver, Sight
 from chaos.effects.sources import (
     LOOK_S,
     MOST_COUNTED,
     FilePart,
-    Item,
     Query,
     Repeated,
     SourceError,
@@ -250,7 +249,7 @@ class _Look:
         """Yield mark and id of each row that was not there before."""
         marks = Repeated()
         for item in Query(self.effect, self._hidden).items(LOOK_S):
-            if (found := self._id(item)) is not None:
+            for found in filter(None, (found.id for found in self._extract(item.read))):
                 mark = marks.mark(found)
                 if marks.counts[found] > self._seen.get(found, 0):
                     self._seen[found] = marks.counts[found]
@@ -269,21 +268,15 @@ class _Look:
         for item, offset in read_file(part, known if part.appended and known <= part.size else None):
             number += 1
             reached = offset
-            if (found := self._id(item)) is None:
-                continue
-            whole = number  # a last row that is only begun has no id, and is looked at again
-            if part.appended or number > self._seen.get(rows, 0):
-                yield item.mark, found
+            for found in self._extract(item.read):
+                if found.id is None:
+                    continue  # the reading at the end reports it
+                whole = number  # a last row that is only begun has no id, and is looked at again
+                if part.appended or number > self._seen.get(rows, 0):
+                    yield item.mark + found.item, found.id
         if not part.appended:
             reached, self._seen[rows] = part.size, max(whole, self._seen.get(rows, 0))
         self._seen[part.path] = reached
-
-    def _id(self, item: Item) -> str | None:
-        """Return the id of an item; None if it has none, which the reading at the end reports."""
-        try:
-            return self._extract(item.record).id if item.record is not None else None
-        except Unreadable:
-            return None
 
 
 class _Lines:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, mo
 from chaos.setup.names import PRIMARY, EntryName, PlainName, TopicName
 from chaos.setup.triggers import Strict, check_one_of
 from chaos.units import Duration, Percent
-from chaos.values.places import parse_path
+from chaos.values.places import EACH, Steps, parse_path
 
 Kind = Literal["path", "key", "header", "name"]
 Source = Literal["topic", "sql", "files", "http", "log"]
@@ -33,7 +33,10 @@ _JDBC_SECRET = re.compile(r"[?;&](?:password|pwd|user)[^=]*=", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is in a record. keys: of a path or a name on the way to it; name: of a header."""
+    """Where something is in a record, or in each item of a list in it (`EACH`).
+
+    keys: of a path or a name on the way to it; name: of a header.
+    """
 
     kind: Kind
     keys: tuple[str | int, ...] = ()
@@ -41,7 +44,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """Return the place that a text names. Raises `ValueError` for anything else, and for a path to many places."""
+        """Return the place that a text names. Raises `ValueError` for anything else."""
         if text == "key":
             return cls("key")
         if text.startswith("header:"):
@@ -49,10 +52,19 @@ class Place:
                 raise ValueError("header: has no name; write one such as header:order-id")
             return cls("header", name=name)
         if text.startswith("$"):
-            return cls("path", parse_path(text))
+            return cls("path", parse_path(text, lists=True))
         if not text.strip() or text != text.strip() or text.startswith((".", "@")):
             raise ValueError(f"{text[:80]!r} names no place; write $.field, key, header:NAME or the name of a column")
         return cls("name", (text,))
+
+    @property
+    def to_list(self) -> Steps:
+        """The steps to the list with a place in each item; none if it is one place. The whole record has no steps."""
+        return self.keys[: self.keys.index(EACH) + 1] if EACH in self.keys else ()
+
+    def of_item(self, number: int) -> Place:
+        """Return the place in one item of the list."""
+        return replace(self, keys=tuple(number if key == EACH else key for key in self.keys))
 
 
 def _checked_place(text: str) -> str:
@@ -254,7 +266,7 @@ class Effect(Strict):
     id: PlaceText | None = Field(
         None,
         description="where the id of the input is: a JSONPath, key, header:NAME, a column or group; the first column "
-        "of a query and the group `id` of a pattern if left out",
+        "of a query and the group `id` of a pattern if left out. `$.orders[*].id` makes each item of a list an effect",
     )
     format: Format = Field(
         "json", description="topic: json, or {avro: FILE}, {protobuf: FILE, message: NAME}, {text: …}"
@@ -272,7 +284,9 @@ class Effect(Strict):
         description="where the input has the value that the effect must have, too; `record` for a copy of the whole "
         "record: in the partition with the same number, with the same key, value and headers, in the same order",
     )
-    value: PlaceText | None = Field(None, description="where the effect has its value; as in the input if left out")
+    value: PlaceText | None = Field(
+        None, description="where the effect has its value; as in the input, or in an item of its list, if left out"
+    )
     at: PlaceText | None = Field(
         None,
         description="where the effect has its time: ISO 8601, or a number since 1970; if left out, the timestamp of "
@@ -321,18 +335,22 @@ class Effect(Strict):
             yield "equals: goes without aggregate, which compares the value"
         if self.per != PerInput():
             yield "per: goes without aggregate, which has one value for all inputs of a key"
-        if Place.parse(self.by).kind not in ("key", "path"):
+        if (by := Place.parse(self.by)).kind not in ("key", "path") or by.to_list:
             yield f"by: {self.by!r} is no place in an input; write key, or a JSONPath such as $.customer"
 
     def _place_problems(self) -> Iterator[str]:
         """Yield the places that records of the source do not have."""
         if self.id is None and not (self.sql or self.log):
             yield "id: is required; it says where the id of the input is, such as $.order_id"
-        columns = self.columns
+        columns, to_list = self.columns, self.id_place.to_list if self.id_place else ()
+        if to_list and (self.aggregate or self.copied):
+            yield f"id: {self.id} names several inputs, which is for effects without `aggregate` and whole records"
         for key, text in (("id", self.id), ("value", self.value), ("at", self.at)):
             place = Place.parse(text) if text else None
             if place is None:
                 continue
+            if place.to_list not in ((), to_list):
+                yield f"{key}: {text} is in each item of another list than the id ({self.id})"
             if (place.kind == "key" and not self.topic) or (place.kind == "header" and not (self.topic or self.http)):
                 yield f"{key}: {text} is a place in a record of a topic, and this effect is read from {self.source}"
             if place.kind == "name" and columns is None and not self.files:
@@ -387,7 +405,7 @@ class Effect(Strict):
             return None
         if self.value is not None:
             return Place.parse(self.value)
-        keys = parse_path(self.input_value)
+        keys = (*(self.id_place.to_list if self.id_place else ()), *parse_path(self.input_value))
         return Place("path", keys) if self.columns is None else Place("name", (str(keys[-1]),))
 
     @property

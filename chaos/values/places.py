@@ -9,16 +9,21 @@ from typing import Any
 
 Steps = tuple[str | int, ...]
 """Keys of objects and numbers of items, from the whole document to a place in it."""
+EACH = "*"
+"""The step to each item of a list. No key is this: a path names such a key in no way."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _JSON = json.JSONDecoder()
 
 
 @lru_cache(maxsize=64)
-def parse_path(text: str) -> Steps:
-    """Return the steps of a JSONPath such as `$.customer.id` or `$.items[0]`. Raises `ValueError` for any other."""
+def parse_path(text: str, lists: bool = False) -> Steps:
+    """Return the steps of a JSONPath such as `$.customer.id` or `$.items[0]`. Raises `ValueError` for any other.
+
+    lists: whether the path may have `EACH` once, as in `$.orders[*].id`.
+    """
     from jsonpath_ng.exceptions import JSONPathError  # on use: most scenarios have no path
-    from jsonpath_ng.jsonpath import Child, Fields, Index, Root
+    from jsonpath_ng.jsonpath import Child, Fields, Index, Root, Wildcard
     from jsonpath_ng.parser import parse
 
     example = "write one such as $.order_id, $.customer.id or $.items[0].id"
@@ -33,6 +38,8 @@ def parse_path(text: str) -> Steps:
             steps.append(right.fields[0])
         elif isinstance(right, Index) and len(right.indices) == 1 and right.indices[0] >= 0:
             steps.append(right.indices[0])
+        elif lists and isinstance(right, Wildcard) and EACH not in steps:
+            steps.append(EACH)
         else:
             break
     if not isinstance(left, Root) or not steps:

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from chaos.databases import by_spark, scrubber, without_values
 from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
-from chaos.effects.receiver import LEFT
+from chaos.effects.receiver import LEFT, call_of
 from chaos.effects.sources import (
     READ_S,
     FilePart,
@@ -78,14 +78,14 @@ class TopicPart:
         """Yield a row for each record, committed ones only if they are effects."""
         isolation = "read_uncommitted" if self.inputs else "read_committed"
         topic, partition = self.range.topic, self.range.partition
-        row_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect, self.hidden)
+        rows_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect, self.hidden)
         of_cluster = "" if self.inputs else self.effect.elsewhere
         with contextlib.closing(PartReader(self.range, isolation)) as reader:
             while reader.reached < self.range.end:
                 for message in reader.poll(ROWS_PER_BATCH):
                     if message.offset() >= self.range.end:
                         return
-                    yield row_of(message, f"{topic}/{partition} offset {message.offset():,}{of_cluster}")
+                    yield from rows_of(message, f"{topic}/{partition} offset {message.offset():,}{of_cluster}")
 
 
 @dataclass
@@ -99,22 +99,19 @@ class SourcePart:
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each item."""
-        extract, marks = Extractor(self.effect), Repeated()
+        extract, marks = Extractor(self.effect, self.hidden), Repeated()
         for number, item in enumerate(self.items()):
             if item.torn:
                 self.torn = item.where
                 continue
-            row = {"effect": self.effect.name, "where": item.where, "number": number, "mark": item.mark}
-            try:
-                if item.problem or item.record is None:
-                    raise item.problem or Unreadable("it is empty")
-                found = extract(item.record)
-            except Unreadable as e:
-                yield row | {"problem": e.reason(self.hidden)}
-                continue
-            mark = item.mark or marks.mark(found.id)
-            times = {} if found.at_us is None else {"at_us": found.at_us, "after_us": found.at_us}
-            yield row | {"id": found.id, "value": found.value, "mark": mark} | times
+            for found in extract(item.read):
+                row = {"effect": self.effect.name, "where": item.where + found.item, "number": number}
+                if found.id is None:
+                    yield row | {"mark": item.mark, "problem": found.problem}
+                    continue
+                mark = item.mark + found.item if item.mark else marks.mark(found.id)
+                times = {} if found.at_us is None else {"at_us": found.at_us, "after_us": found.at_us}
+                yield row | {"id": found.id, "value": found.value, "mark": mark} | times
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class CallPart:
         left = {s["mark"]: s["left_after_us"] for s in read_sights(self.sights) if "left_after_us" in s}
         for number, sight in enumerate(s for s in read_sights(self.sights) if "left_after_us" not in s):
             row: Row = {"effect": self.effect.name, "number": number} | sight
-            if (after_us := left.get(sight["mark"])) is not None:
+            if (after_us := left.get(call_of(sight))) is not None:
                 row["where"] += f" ({LEFT} after {after_us / 1e6:,.1f} s, without an answer)"
             yield row
 
@@ -357,26 +354,26 @@ def _write_reads(path: Path, effects: Sequence[Effect], outcomes: Sequence[Outco
     half.replace(path)
 
 
-def _topic_rows(effect: Effect, hidden: bool) -> Callable[[Any, str], Row]:
-    extract, decode = Extractor(effect), decoder(effect.format)
+def _topic_rows(effect: Effect, hidden: bool) -> Callable[[Any, str], Iterator[Row]]:
+    extract, decode = Extractor(effect, hidden), decoder(effect.format)
     if effect.format == "json" and not effect.reads_values:
         decode = _unread  # the value may be anything
 
-    def row(message: Any, where: str) -> Row:
-        made = {"effect": effect.name, "where": where, "number": message.offset()}
-        try:
-            found = extract(Record(decode(message.value()), message.key(), message.headers()))
-        except Unreadable as e:
-            return made | {"problem": e.reason(hidden)}
+    def rows(message: Any, where: str) -> Iterator[Row]:
         kind, at_ms = message.timestamp()
-        times: tuple[int | None, int | None] = (found.at_us, found.at_us)
-        if found.at_us is None and (effect.cluster == PRIMARY or kind == TIMESTAMP_LOG_APPEND_TIME):
-            # a timestamp is in whole ms, so the record was made within 1 ms from it on
-            times = at_ms * 1000 + 999, at_ms * 1000
-        value = fingerprint(message) if effect.copied else found.value
-        return made | {"id": found.id, "value": value, "at_us": times[0], "after_us": times[1]}
+        for found in extract(lambda: Record(decode(message.value()), message.key(), message.headers())):
+            row = {"effect": effect.name, "where": where + found.item, "number": message.offset()}
+            if found.id is None:
+                yield row | {"problem": found.problem}
+                continue
+            times: tuple[int | None, int | None] = (found.at_us, found.at_us)
+            if found.at_us is None and (effect.cluster == PRIMARY or kind == TIMESTAMP_LOG_APPEND_TIME):
+                # a timestamp is in whole ms, so the record was made within 1 ms from it on
+                times = at_ms * 1000 + 999, at_ms * 1000
+            value = fingerprint(message) if effect.copied else found.value
+            yield row | {"id": found.id, "value": value, "at_us": times[0], "after_us": times[1]}
 
-    return row
+    return rows
 
 
 def _unread(value: bytes | None) -> None:
@@ -391,18 +388,18 @@ def fingerprint(message: Message) -> str:
     return ", ".join([f"partition {message.partition()}", *hashes])
 
 
-def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
+def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Iterator[Row]]:
     path = "" if effect.copied else effect.input_value
     decode = decoder(form)
     value_place, by = (Place.parse(path) if path else None), Place.parse(effect.by)
 
-    def row(message: Any, where: str) -> Row:
+    def rows(message: Any, where: str) -> Iterator[Row]:
         try:
             record = Record(decode(message.value()), message.key(), message.headers())
         except Unreadable:
             record = Record(None, message.key(), message.headers())
         value = fingerprint(message) if effect.copied else "1"
-        return {
+        yield {
             "effect": effect.name,
             "partition": message.partition(),
             "offset": message.offset(),
@@ -410,7 +407,7 @@ def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
             "value": canonical(at_place(value_place, record)) if value_place else value,
         }
 
-    return row
+    return rows
 
 
 def _driver(spark: SparkSession, url: str) -> dict[str, str]:

@@ -16,6 +16,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from dags.provider.outcome import default_runs_dir, summary
 
+VERDICTS = ("pass", "fail", "inconclusive")
+
 
 def judged(run_dir: str | None, scenario: str | None, runs_dir: str, since: str) -> str | None:
     """Return the directory of a judged run: the given one, or the newest one of a scenario since a time.
@@ -61,8 +63,9 @@ class AftershockVerdictSensor(BaseSensorOperator):  # type: ignore[misc] # Airfl
     """Waits for the verdict of a run, and succeeds with a pass.
 
     run_dir: the run, or the A/B comparison or campaign; else scenario: the newest run in the history of `runs_dir` that
-    began after `since`, which is the time of the DAG run if left out. accept: the verdicts that succeed; another one
-    fails the task, because waiting longer does not change it. The XCom has the same fields as the XCom of an operator.
+    began after `since`, which is the time of the DAG run if left out. accept: the verdict or verdicts that succeed; any
+    other one fails the task, because waiting longer does not change it. The XCom has the same fields as the XCom of an
+    operator.
     """
 
     template_fields: Sequence[str] = ("run_dir", "scenario", "runs_dir", "since")
@@ -74,15 +77,18 @@ class AftershockVerdictSensor(BaseSensorOperator):  # type: ignore[misc] # Airfl
         scenario: str | None = None,
         runs_dir: str | None = None,
         since: str = "{{ dag_run.run_after.isoformat() }}",
-        accept: Sequence[str] = ("pass",),
+        accept: str | Sequence[str] = "pass",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if (run_dir is None) == (scenario is None):
             raise ValueError("name a run_dir or a scenario, and not both")
+        self.accept = (accept,) if isinstance(accept, str) else tuple(accept)
+        if not self.accept or not set(self.accept) <= set(VERDICTS):
+            raise ValueError(f"accept is {accept!r}; it takes one or more of {', '.join(VERDICTS)}")
         self.run_dir, self.scenario, self.runs_dir, self.since = run_dir, scenario, runs_dir, since
-        self.accept, self.deferrable = tuple(accept), deferrable
+        self.deferrable = deferrable
 
     def execute(self, context: Any) -> Any:
         """Wait in the worker, or defer."""
@@ -106,4 +112,8 @@ class AftershockVerdictSensor(BaseSensorOperator):  # type: ignore[misc] # Airfl
         return found
 
     def _asked(self) -> tuple[str | None, str | None, str, str]:
+        # a template of an XCom that nothing pushed
+        if (self.run_dir or self.scenario) in (None, "", "None"):
+            name = "scenario" if self.run_dir is None else "run_dir"
+            raise AirflowFailException(f"{name} is empty: its template gave {getattr(self, name)!r}")
         return self.run_dir, self.scenario, self.runs_dir or default_runs_dir(), self.since

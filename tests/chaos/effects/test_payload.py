@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from chaos.effects.payload import Extractor, Record, Unreadable, canonical, decoder
+from chaos.effects.payload import Extractor, Record, canonical, decoder
 from chaos.setup.effects import Avro, Effect, TextFormat
 from chaos.values.arrivals import moment_us
 
@@ -58,8 +58,13 @@ def effect(**more):
     return Effect(name="invoices", **{"topic": "invoices", "id": "$.order.id"} | more)
 
 
+def all_found(made, raw, key=None, headers=None, hidden=False):
+    return Extractor(made, hidden)(lambda: Record(decoder(made.format)(raw), key, headers))
+
+
 def found(made, raw, key=None, headers=None):
-    return Extractor(made)(Record(decoder(made.format)(raw), key, headers))
+    (one,) = all_found(made, raw, key, headers)
+    return one
 
 
 def test_an_id_is_in_the_value_the_key_or_a_header():
@@ -86,16 +91,52 @@ def test_an_id_is_in_the_value_the_key_or_a_header():
     ],
 )
 def test_a_record_without_an_id_says_what_is_missing(raw, why):
-    with pytest.raises(Unreadable) as e:
-        found(effect(), raw)
-    assert str(e.value) == why
+    one = found(effect(), raw)
+    assert (one.id, one.problem) == (None, why)
+
+
+def test_each_item_of_a_list_is_an_effect_with_its_value_and_time():
+    made = effect(id="$.orders[*].id", equals="$.amount", at="$.at")
+    raw = b'{"at": 1753790400, "orders": [{"id": 7, "amount": 0.10}, {"amount": 2}, {"id": "a8", "amount": 3}]}'
+    assert [(one.id, one.value, one.at_us, one.item, one.problem) for one in all_found(made, raw)] == [
+        ("7", "0.1", NOON, " [0]", ""),
+        (None, None, None, " [1]", "nothing is at $.orders[*].id"),
+        ("a8", "3", NOON, " [2]", ""),
+    ]
+    assert [one.id for one in all_found(effect(id="$[*]"), b"[7, 8]")] == ["7", "8"]
+    elsewhere = effect(id="$[*].order.id", equals="$.amount", value="$[*].sums[0]")
+    assert found(elsewhere, b'[{"order": {"id": 7}, "sums": [5, 6]}]').value == "5"
+
+
+def test_a_list_without_items_has_no_effect_and_what_is_no_list_is_named():
+    made = effect(id="$.orders[*].id")
+    assert all_found(made, b'{"orders": []}') == []
+    assert found(made, b'{"orders": {"id": 7}}').problem == "nothing is at $.orders[*].id"
+    assert found(made, b'{"order": []}').problem == "nothing is at $.orders[*].id (there are order)"
+    assert found(made, b"{").problem == "it is no JSON ('{')"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"id": "$.a[*].b[*].id"}, "does not name one place"),
+        ({"id": "$.a[*].id", "value": "$.b[*].sum", "equals": "$.sum"}, "value: $.b[*].sum is in each item of another"),
+        ({"id": "$.id", "at": "$.a[*].at"}, "at: $.a[*].at is in each item of another list than the id ($.id)"),
+        ({"id": "$.a[*].id", "equals": "record"}, "names several inputs"),
+        ({"id": "$.a[*].id", "aggregate": "sum($.amount)"}, "names several inputs"),
+        ({"id": "$.id", "aggregate": "sum($.amount)", "by": "$.a[*]"}, "is no place in an input"),
+    ],
+)
+def test_a_list_goes_where_each_item_is_one_effect(fields, why):
+    with pytest.raises(ValueError) as e:
+        effect(**fields)
+    assert why in str(e.value)
 
 
 def test_text_is_read_by_groups():
     made = effect(format=TextFormat(text=r"invoice (?P<order>\S+) over (?P<sum>\S+)"), id="order")
     assert found(made, b"invoice a7 over 3.50").id == "a7"
-    with pytest.raises(Unreadable, match="it does not match"):
-        found(made, b"no invoice")
+    assert "it does not match" in found(made, b"no invoice").problem
 
 
 def test_avro_is_read_with_and_without_the_wire_format_of_a_registry(tmp_path):
@@ -107,14 +148,12 @@ def test_avro_is_read_with_and_without_the_wire_format_of_a_registry(tmp_path):
     )
     assert found(plain, raw).id == "a7"
     assert found(framed, b"\0\0\0\0\x05" + raw).id == "a7"
-    with pytest.raises(Unreadable, match="wire format"):
-        found(framed, raw)
+    assert "wire format" in found(framed, raw).problem
 
 
 @pytest.mark.parametrize("form", ["json", {"text": "id=(?P<id>.*)"}])
 def test_where_no_payloads_are_kept_the_reason_has_no_part_of_one(form):
-    with pytest.raises(Unreadable) as e:
-        decoder(effect(format=form, id="$.id" if form == "json" else "id").format)(b"{secret-word")
-    assert "secret-word" in str(e.value)
-    brief = e.value.reason(hidden=True)
-    assert "secret-word" not in brief and brief
+    made = effect(format=form, id="$.id" if form == "json" else "id")
+    assert "secret-word" in found(made, b"{secret-word").problem
+    (one,) = all_found(made, b"{secret-word", hidden=True)
+    assert "secret-word" not in one.problem and one.problem

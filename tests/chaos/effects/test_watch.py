@@ -169,6 +169,33 @@ def test_calls_of_a_receiver_are_effects_unless_they_are_refused(watch):
     assert f"effect hook is received at {url}" in [e.get("words") for e in read_events(run)]
 
 
+def test_a_call_with_several_inputs_is_an_effect_for_each(watch):
+    made, run = watch("  - {name: hook, http: {path: /bulk}, id: '$[*].id'}")
+    with made:
+        url = made.urls["hook"]
+        assert [post(url, b'[{"id": 7}, {"of": 1}, {"id": 8}]'), post(url, b"[]"), post(url, b'{"id": 9}')] == [200] * 3
+    rows = sights(run, "hook")
+    assert [(row["mark"], row.get("id"), row.get("problem")) for row in rows] == [
+        ("call 1 [0]", "7", None),
+        ("call 1 [1]", None, "nothing is at $[*].id"),
+        ("call 1 [2]", "8", None),
+        ("call 3", None, "nothing is at $[*].id (there are id)"),
+    ]
+    left = {"mark": "call 1", "left_after_us": 500_000}
+    (run.ledger / SIGHTS / "hook.jsonl").open("a").write(f"{json.dumps(left)}\n")
+    places = [row["where"] for row in CallPart(made._effects[0], run.ledger / SIGHTS / "hook.jsonl").rows()]
+    assert [place.endswith("without an answer)") for place in places] == [True, True, True, False]
+
+
+def test_lines_with_several_inputs_are_seen_by_item(watch, tmp_path):
+    (tmp_path / "out.jsonl").write_text('{"all": ["a", "b"]}\n')
+    made, run = watch(f"  - {{name: bills, files: {tmp_path}/out.jsonl, id: '$.all[*]', every: 10ms}}")
+    with made:
+        wait_until(lambda: len(sights(run, "bills")) == 2, 10, "both")
+    assert [row["id"] for row in sights(run, "bills")] == ["a", "b"]
+    assert len({row["mark"] for row in sights(run, "bills")}) == 2
+
+
 def test_a_receiver_refuses_a_share_of_the_calls(watch):
     made, run = watch("  - {name: hook, http: {path: /invoices, fail: 50 %, status: 429}, id: $.id}")
     with made:

@@ -197,10 +197,21 @@ def test_a_part_of_a_topic_has_the_records_up_to_its_end(tmp_path, monkeypatch, 
     assert asked == [isolation, "closed"]
 
 
+def test_a_record_with_several_inputs_is_an_effect_for_each():
+    made = Effect.model_validate({"name": "e", "topic": "invoices", "id": "$.all[*].id", "equals": "$.sum"})
+    record = message(5, b'{"all": [{"id": "a", "sum": 3}, {"sum": 4}, {"id": "b", "sum": 5.0}]}')
+    rows = reading._topic_rows(made, False)(record, "invoices/0 offset 5")
+    assert [(row["where"], row["number"], row.get("id"), row.get("value"), row.get("problem")) for row in rows] == [
+        ("invoices/0 offset 5 [0]", 5, "a", "3", None),
+        ("invoices/0 offset 5 [1]", 5, None, None, "nothing is at $.all[*].id"),
+        ("invoices/0 offset 5 [2]", 5, "b", "5", None),
+    ]
+
+
 def test_the_time_that_a_record_says_is_its_own(tmp_path, monkeypatch):
     text = TOPIC_SCENARIO.replace("equals: $.amount", "equals: $.amount, at: $.at")
     effect = FakeRun(tmp_path, text).resolved.scenario.effects[0]
-    row = reading._topic_rows(effect, False)(message(5, b'{"id": "a", "at": 1700000000123}'), "")
+    (row,) = reading._topic_rows(effect, False)(message(5, b'{"id": "a", "at": 1700000000123}'), "")
     assert (row["after_us"], row["at_us"]) == (1_700_000_000_123_000, 1_700_000_000_123_000)
 
 
@@ -217,7 +228,8 @@ def test_the_time_that_a_record_says_is_its_own(tmp_path, monkeypatch):
 def test_a_value_without_anything_that_is_judged_may_be_anything(changes, expected):
     record = message(5, b"\x00\xff done")
     record.key, record.headers = (lambda: b"b"), (lambda: [("order", b"a")])
-    row = reading._topic_rows(Effect.model_validate({"name": "e", "topic": "invoices", **changes}), False)(record, "")
+    effect = Effect.model_validate({"name": "e", "topic": "invoices", **changes})
+    (row,) = reading._topic_rows(effect, False)(record, "")
     assert (row.get("id"), "problem" in row) == (expected, expected is None)
 
 
@@ -229,7 +241,7 @@ def test_a_mirror_keeps_timestamps_so_elsewhere_only_the_time_of_the_broker_coun
     made = FakeRun(tmp_path, TOPIC_SCENARIO).resolved.scenario.effects[0].model_copy(update={"cluster": cluster})
     record = message(5, b'{"id": "a"}')
     record.timestamp = lambda: (kind, 7)
-    row = reading._topic_rows(made, False)(record, "")
+    (row,) = reading._topic_rows(made, False)(record, "")
     assert (row["after_us"], row["at_us"]) == times
 
 
