@@ -78,6 +78,14 @@ class ClientQuotaSpec(ClientFaultSpec):
             )
 
 
+def any_present(entries: Sequence[str], world: World) -> str:
+    """Return a client of some entries that is there. Raises `FaultError` if none is."""
+    found = [client for entry in entries for client in world.fleet.present(entry)]
+    if not found:
+        raise FaultError(f"no client of {', '.join(entries)} is there")
+    return world.rng.choice(found)
+
+
 C = TypeVar("C", bound=ClientFaultSpec)
 
 
@@ -92,7 +100,7 @@ class ClientFault(Fault[C]):
             self.resolved = str(value)
             return
         entries = world.scenario.groups[value] if selector == "random_member_of" else [value]
-        self.resolved = world.rng.choice([client for entry in entries for client in world.fleet.present(entry)])
+        self.resolved = any_present(entries, world)
 
     def _restart(self, world: World) -> str:
         """Start the next incarnation, once, if the client is gone."""

@@ -17,7 +17,7 @@ from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, Fault, FaultSpec, World
 from chaos.faults.brokers import OneByOne
-from chaos.faults.clients import client_problems
+from chaos.faults.clients import any_present, client_problems
 from chaos.faults.settings import refused
 from chaos.faults.targets import BrokerFault, node_name
 from chaos.kafka.partition import TopicPartition
@@ -180,7 +180,7 @@ class ClockFault(BrokerFault[S]):
             return
         selector, value = self.spec.target.selector
         self.brokers = []
-        self.resolved = str(value) if selector == "member" else world.rng.choice(world.fleet.present(value))
+        self.resolved = str(value) if selector == "member" else any_present([value], world)
         self._clocks = [ClientClock(self.resolved, world)]
 
     def _inject(self, world: World) -> str:

@@ -42,19 +42,6 @@ class ControllerFaultSpec(FaultSpec):
     targets = CONTROLLER_TARGETS - {"controller_observer"}
     hits_controllers = True
 
-    def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Check that the cluster has a quorum with such controllers."""
-        yield from super().problems(setup, where)
-        selector, _ = self.target.selector
-        cluster = setup.cluster
-        if selector == "controller" or setup.attached:
-            return
-        count = cluster.voters or cluster.controllers or cluster.brokers
-        if cluster.metadata == "zookeeper":
-            yield f"{where}.target.{selector}: with ZooKeeper only one broker is a controller; use controller: true"
-        elif selector == "controller_follower" and count == 1:
-            yield f"{where}.target.{selector}: the only controller is the active one; use controller: true"
-
 
 class ControllerKillSpec(ControllerFaultSpec):
     """SIGKILL controllers; healed by a start with the old disks."""

@@ -121,6 +121,8 @@ def _controllers(target: Target, world: World) -> list[int]:
         return [world.rng.choice(observers)]
     others = [node for node in voters(world) if node != active]
     if target.controller_follower:
+        if not others:
+            raise FaultError(f"{active} is the only voter, so no controller follows it")
         return [world.rng.choice(others)]
     if target.controllers == "majority":
         others = sorted(world.rng.sample(others, (len(others) + 1) // 2))

@@ -482,6 +482,12 @@ class Setup(Strict):
             yield from self.broker_problems(where, [value])
         elif kind == "rack":
             yield from self.rack_problems(where, value)
+        elif kind in ("controllers", "controller_follower") and not self.attached:
+            count = self.cluster.voters or self.cluster.controllers or self.cluster.brokers
+            if self.cluster.metadata == "zookeeper":
+                yield f"{where}: with ZooKeeper only one broker is a controller; use controller: true"
+            elif kind == "controller_follower" and count == 1:
+                yield f"{where}: the only controller is the active one; use controller: true"
         elif kind == "controller" and self.cluster.controllers and not hits_controllers:
             yield (
                 f"{where}: with cluster.controllers the active controller is no broker, and this fault is for brokers; "

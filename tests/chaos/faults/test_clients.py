@@ -9,6 +9,7 @@ import pytest
 
 from chaos.errors import ClientError, ClusterError, FaultError
 from chaos.faults import FAULTS
+from chaos.faults.clients import any_present
 from chaos.kafka import admin
 from chaos.kafka.client import GroupMember, GroupState
 from chaos.kafka.partition import TopicPartition
@@ -499,3 +500,9 @@ def test_a_paused_reader_is_proven_once_it_delivers_nothing_also_if_its_last_rep
     seen = [fault.proof(world) for _ in counts[1:]]
     first = next((number for number, text in enumerate(seen, 1) if text), None)
     assert first == proven, seen
+
+
+def test_a_target_that_nothing_fits_any_more_is_named():
+    world = SimpleNamespace(fleet=SimpleNamespace(present=lambda entry: []), rng=random.Random(1))
+    with pytest.raises(FaultError, match="no client of shop, replay is there"):
+        any_present(["shop", "replay"], world)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from chaos.faults import FAULTS, brokers, controllers
+from chaos.errors import FaultError
+from chaos.faults import FAULTS, brokers, controllers, targets
 from chaos.faults.base import World
 from chaos.kafka import admin
 from chaos.kafka.client import Quorum
@@ -153,3 +154,8 @@ def test_a_rolling_restart_begins_with_the_controllers_and_the_active_one_is_the
     assert fault.proof(world) is None, "the active controller kept its epoch"
     fault._epochs = (7, 9)
     assert str(fault.proof(world)).endswith("; the epoch of the active controller went from 7 to 9")
+
+
+def test_a_quorum_of_one_has_no_follower() -> None:
+    with pytest.raises(FaultError, match="102 is the only voter, so no controller follows it"):
+        targets.brokers(Target(controller_follower=True), world_of((102,)))

@@ -93,6 +93,16 @@ def test_a_contradiction_is_refused(producer: str, more: str, message: str) -> N
         ("controllers: 0", "", "cluster.controllers: must be at least 1"),
         ("controllers: 1", "controller.kill, target: {controller_follower: true}", "the only controller is the active"),
         ("brokers: 1", "controller.pause, target: {controller_follower: true}", "the only controller is the active"),
+        (
+            "brokers: 1",
+            "clock.skew, ahead: 1h, target: {controller_follower: true}",
+            "the only controller is the active",
+        ),
+        (
+            "brokers: 1",
+            "disk.slow, write: 50ms, target: {controller_follower: true}",
+            "the only controller is the active",
+        ),
         ("kafka: 2.8.2", "controller.kill, target: {controllers: majority}", "only one broker is a controller"),
         ("controllers: 3", "controller.kill, target: {broker: 1}", "it takes controller, controller_follower, control"),
         ("controllers: 3", "controller.kill, target: {controllers: some}", "controllers"),
