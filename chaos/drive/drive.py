@@ -24,7 +24,7 @@ from chaos.drive.drain import Behind, Drain, words_of
 from chaos.drive.moments import Moments, Recoveries
 from chaos.drive.overdue import Overdue
 from chaos.effects.before import READY, warnings
-from chaos.effects.watch import Watch
+from chaos.effects.watch import Watch, count_in_topics
 from chaos.errors import ClusterError, UsageError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
@@ -196,7 +196,7 @@ class Drive:
                     ends = partial(_records, kafka, observer, self._others)
                     inputs = partial(self._inputs, fleet)
                     during = partial(self._during_settle, fleet)
-                    watch.settle(ends, inputs, self._limits.drain, during, apps.starting)
+                    watch.settle(ends, inputs, self._limits.drain, during, apps.starting, self._effects_in_lists)
                     watch.keep()
             with self._events.stage("stop"):
                 self._note_fetches(observer)
@@ -481,6 +481,10 @@ class Drive:
         if self._proxy:
             for entry, counts in fetches(self._scenario, self._proxy.status()).items():
                 observer.note(f"client:{entry}", "fetches", counts)
+
+    def _effects_in_lists(self, effect: Effect) -> int:
+        here = self._cluster.state.endpoint
+        return count_in_topics(effect, self._others.endpoints.get(effect.cluster, here))
 
     def _during_settle(self, fleet: Fleet, waits: str) -> None:
         self._report(self._progress(fleet, {}), waits=waits)

@@ -11,11 +11,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 
+from confluent_kafka import KafkaException, Message
+
 from chaos.databases import by_spark
-from chaos.effects.payload import Extractor
+from chaos.effects.payload import Extractor, Record, decoder
 from chaos.effects.receiver import Receiver, Sight
 from chaos.effects.sources import (
     LOOK_S,
@@ -30,6 +32,8 @@ from chaos.effects.sources import (
     read_file,
     url_of,
 )
+from chaos.kafka.reading import take_records
+from chaos.kafka.security import Endpoint, librdkafka_settings
 from chaos.run.directory import Run
 from chaos.run.events import UNSETTLED, EventLog, now_us
 from chaos.scenario.effect_rules import input_topic
@@ -44,6 +48,8 @@ SETTLED_S, PATIENCE_S = 5.0, 50.0
 """Time without a change after which effects are complete, and that time while some are missing: longer than the session
 time-out of a group (45 s in Kafka's clients), after which another instance takes the partitions of one that was killed.
 """
+COUNT_S = 10.0
+"""Longest time to read a topic with several effects in a record."""
 LONGEST_LOOK_S = 10.0
 """Time of a look from which on the watch stops looking, because it would disturb the application."""
 PAUSE = 4
@@ -62,6 +68,7 @@ class Watch:
         self._run, self._events, self._stack = run, events, ExitStack()
         self._scenario, self._effects = resolved.scenario, resolved.scenario.effects
         self._before: dict[str, int] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
         self._stopping = threading.Event()
         folder = run.ledger / SIGHTS
         if self._effects:
@@ -118,6 +125,7 @@ class Watch:
         limit_s: float,
         during: Callable[[str], None],
         starting: Callable[[], object],
+        count: Callable[[Effect], int],
     ) -> None:
         """Wait until no effect has changed for its time to settle. An event names those that have after the limit.
 
@@ -130,7 +138,8 @@ class Watch:
         ends: returns the sum of the end offsets of an effect's topic, and whether a transaction in it is open. inputs:
         returns the acknowledged inputs in a topic. during: called before each look with what the last one found to be
         incomplete; it may raise to end the wait.
-        starting: returns what is true as long as an instance of an application is not back yet.
+        starting: returns what is true as long as an instance of an application is not back yet. count: reads the topic
+        of an effect with several in a record, and returns how many there are.
         """
         topics = {e.name: e for e in self._effects if e.topic is not None}
         began, latest = time.monotonic(), {name: (ends(e)[0], time.monotonic()) for name, e in topics.items()}
@@ -152,6 +161,8 @@ class Watch:
                 quiet_s = min(quiet_s, time.monotonic() - back)
                 topic = input_topic(self._scenario, effect)
                 due = 0 if effect.aggregate else effect.per.due(inputs(topic))
+                if effect.in_lists and effect.topic and number < due and quiet_s >= SETTLED_S:
+                    number = self._counted(effect, number, count)
                 needed_s = effect.settle if effect.settle is not None else PATIENCE_S if number < due else SETTLED_S
                 if is_starting or effect.name in open_in or quiet_s < needed_s:
                     changing.append(effect.name)
@@ -166,6 +177,12 @@ class Watch:
                 self._events.note(f"effects may still change after {limit}: {', '.join(changing)}")
                 return
             self._stopping.wait(TICK_S)
+
+    def _counted(self, effect: Effect, end: int, count: Callable[[Effect], int]) -> int:
+        """Return how many effects a topic has that ends there, read once for each end."""
+        if self._counts.get(effect.name, (-1, 0))[0] != end:
+            self._counts[effect.name] = end, count(effect)
+        return self._counts[effect.name][1]
 
     def keep(self) -> None:
         """Store the rows of effects in databases that end with the run, for the reading at its end."""
@@ -200,6 +217,23 @@ class Watch:
     def _note(self, look: _Look) -> None:
         if words := look.take():
             self._events.note(words, aside=True)
+
+
+def count_in_topics(effect: Effect, at: Endpoint) -> int:
+    """Return how many effects are in the committed records of its topics, as far as brokers answer in time."""
+    extract, decode = Extractor(effect), decoder(effect.format)
+    settings = {"bootstrap.servers": at.bootstrap, "log_level": 0, **librdkafka_settings(at.platform)}
+    found = 0
+
+    def take(message: Message) -> None:
+        nonlocal found
+        record = extract(lambda: Record(decode(message.value()), message.key(), message.headers()))
+        found += sum(one.id is not None for one in record)
+
+    with suppress(KafkaException):  # no broker answers: what is not counted is awaited
+        for topic in effect.topics:
+            take_records(settings, topic, COUNT_S, take)
+    return found
 
 
 def _waits_for(name: str, number: int, due: int, is_open: bool) -> str:

@@ -43,10 +43,15 @@ def read_to_end(
     return waiting
 
 
+def take_records(settings: Mapping[str, Any], topic: str, within_s: float, take: Callable[[Message], object]) -> None:
+    """Pass on each committed record of a topic, as far as brokers answer in time."""
+    with closing(log_consumer(settings)) as consumer:
+        numbers = consumer.list_topics(topic, within_s).topics[topic].partitions
+        read_to_end(consumer, {TopicPartition(topic, n): OFFSET_BEGINNING for n in numbers}, within_s, take)
+
+
 def records_of(settings: Mapping[str, Any], topic: str, within_s: float) -> list[Message]:
     """Return the committed records of a small topic, as far as brokers answer in time."""
     found: list[Message] = []
-    with closing(log_consumer(settings)) as consumer:
-        numbers = consumer.list_topics(topic, within_s).topics[topic].partitions
-        read_to_end(consumer, {TopicPartition(topic, n): OFFSET_BEGINNING for n in numbers}, within_s, found.append)
+    take_records(settings, topic, within_s, found.append)
     return found

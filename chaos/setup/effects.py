@@ -343,7 +343,7 @@ class Effect(Strict):
         if self.id is None and not (self.sql or self.log):
             yield "id: is required; it says where the id of the input is, such as $.order_id"
         columns, to_list = self.columns, self.id_place.to_list if self.id_place else ()
-        if to_list and (self.aggregate or self.copied):
+        if self.in_lists and (self.aggregate or self.copied):
             yield f"id: {self.id} names several inputs, which is for effects without `aggregate` and whole records"
         for key, text in (("id", self.id), ("value", self.value), ("at", self.at)):
             place = Place.parse(text) if text else None
@@ -412,6 +412,11 @@ class Effect(Strict):
     def id_place(self) -> Place | None:
         """Where the id is; None for the first column of a query."""
         return Place.parse(self.id) if self.id else Place("name", ("id",)) if self.log else None
+
+    @property
+    def in_lists(self) -> bool:
+        """Whether a record has several: one for each item of a list."""
+        return self.id_place is not None and bool(self.id_place.to_list)
 
     @property
     def reads_values(self) -> bool:

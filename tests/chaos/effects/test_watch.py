@@ -38,6 +38,10 @@ def watch(tmp_path):
     return make
 
 
+def settle(made, *what, count=lambda effect: 0):
+    made.settle(*what, count)
+
+
 def sights(run, name):
     return [json.loads(line) for line in (run.ledger / SIGHTS / f"{name}.jsonl").read_text().splitlines()]
 
@@ -150,7 +154,7 @@ def test_a_database_that_spark_reads_is_not_looked_at(watch, monkeypatch):
     monkeypatch.setenv("BILLING_DB", "jdbc:postgresql://127.0.0.1:1/x?user=u&password=hunter22")
     made, run = watch("  - {name: db, sql: 'env:BILLING_DB', query: select id from invoice, settle: 0s}")
     with made:
-        made.settle(lambda topics: (0, False), lambda topic: 3, 0.0, lambda waits: None, lambda: [])
+        settle(made, lambda topics: (0, False), lambda topic: 3, 0.0, lambda waits: None, lambda: [])
     assert sights(run, "db") == [] and [e["kind"] for e in read_events(run)] == []
 
 
@@ -212,7 +216,7 @@ def test_fewer_effects_than_inputs_or_an_open_transaction_are_awaited_for_longer
     monkeypatch.setattr(watching, "SETTLED_S", 0.0)
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id}")
     with made:
-        made.settle(lambda topics: ends, lambda topic: inputs, 0.0, lambda waits: None, lambda: [])
+        settle(made, lambda topics: ends, lambda topic: inputs, 0.0, lambda waits: None, lambda: [])
     events = [e for e in read_events(run) if e["kind"] == "unsettled"]
     unsettled = [(e["effects"], e["open"]) for e in events]
     assert unsettled == ([] if settled else [(["invoices"], ["invoices"] if ends[1] else [])])
@@ -220,12 +224,32 @@ def test_fewer_effects_than_inputs_or_an_open_transaction_are_awaited_for_longer
     assert needed == ([] if settled else [watching.PATIENCE_S if ends[0] < inputs else watching.SETTLED_S])
 
 
+@pytest.mark.parametrize(("counted", "settled"), [(3, True), (2, False)])
+def test_effects_in_lists_are_counted_once_for_each_end_of_their_topic(watch, monkeypatch, counted, settled):
+    """Fewer records than inputs: only their items show whether some are missing, and are waited for for longer."""
+    monkeypatch.setattr(watching, "SETTLED_S", 0.0)
+    made, run = watch("  - {name: invoices, topic: invoices, id: '$.all[*].id'}")
+    ends, asked = iter([(1, False), (1, False), (2, False)]), []
+
+    def count(effect):
+        asked.append(effect.name)
+        return counted if len(asked) > 1 else 0
+
+    def end(effect):
+        return next(ends, (2, False))
+
+    with made:
+        settle(made, end, lambda topic: 3, 1.0, lambda waits: None, lambda: [], count=count)
+    assert asked == ["invoices"] * 2
+    assert ("unsettled" not in {e["kind"] for e in read_events(run)}) == settled
+
+
 def test_a_transaction_that_is_open_for_a_while_is_awaited(watch, monkeypatch):
     monkeypatch.setattr(watching, "SETTLED_S", 0.0)
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id, settle: 0s}")
     looks, said = iter([(4, True), (4, True), (5, False)]), []
     with made:
-        made.settle(lambda topics: next(looks), lambda topic: 3, 60.0, said.append, lambda: [])
+        settle(made, lambda topics: next(looks), lambda topic: 3, 60.0, said.append, lambda: [])
     assert list(looks) == [] and "unsettled" not in {e["kind"] for e in read_events(run)}
 
 
@@ -234,7 +258,7 @@ def test_what_the_wait_is_for_is_said(watch, monkeypatch):
     made, _ = watch("  - {name: invoices, topic: invoices, id: $.id}\n  - {name: other, topic: invoices, id: $.id}")
     looks, said = iter([(2, False)] * 4 + [(1_000, True)] * 2 + [(1_000, False)] * 2), []
     with made:
-        made.settle(lambda topics: next(looks), lambda topic: 1_000, 60.0, said.append, lambda: [])
+        settle(made, lambda topics: next(looks), lambda topic: 1_000, 60.0, said.append, lambda: [])
     assert said == [
         "",
         "effect invoices has about 2 of 1,000 and 1 more",
@@ -246,10 +270,10 @@ def test_the_time_to_settle_begins_when_each_application_is_back(watch):
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id, settle: 0s}")
     looks = iter([["billing/1"], ["billing/1"], []])
     with made:
-        made.settle(lambda topics: (3, False), lambda topic: 3, 60.0, lambda waits: None, lambda: next(looks))
+        settle(made, lambda topics: (3, False), lambda topic: 3, 60.0, lambda waits: None, lambda: next(looks))
     assert list(looks) == [] and "unsettled" not in {e["kind"] for e in read_events(run)}
     with made:
-        made.settle(lambda topics: (3, False), lambda topic: 3, 0.0, lambda waits: None, lambda: ["billing/1"])
+        settle(made, lambda topics: (3, False), lambda topic: 3, 0.0, lambda waits: None, lambda: ["billing/1"])
     (event,) = [e for e in read_events(run) if e["kind"] == "unsettled"]
     assert event["effects"] == ["invoices"]
 
