@@ -360,7 +360,7 @@ class WireHoldSpec(FrameFaultSpec):
 
     effects = frozenset({"late", "wire", "connections"})
     left_out = "an order of requests that one bug needs; slow-link is its like"
-    example = 'api=Produce until={"api":"Fetch"} at_most=10s'
+    example = 'api=Fetch until={"api":"Produce"} at_most=10s'
     kind: Literal["wire.hold"]
     until: FrameSet = Field(
         description="the requests or responses; the first that passes afterwards frees the held frames"
