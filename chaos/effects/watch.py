@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException, Message
@@ -68,6 +69,7 @@ class Watch:
         self._run, self._events, self._stack = run, events, ExitStack()
         self._scenario, self._effects = resolved.scenario, resolved.scenario.effects
         self._before: dict[str, int] = {}
+        self._warned: set[str] = set()
         self._counts: dict[str, tuple[int, int]] = {}
         self._stopping = threading.Event()
         folder = run.ledger / SIGHTS
@@ -80,7 +82,7 @@ class Watch:
         rng = resolved.rng("effects")
         reach = next((app.external for app in self._scenario.apps if isinstance(app.external, External)), None)
         self._receivers = {
-            e.name: Receiver(e, self._files[e.name].write_one, rng, reach, hidden)
+            e.name: Receiver(e, partial(self._received, e.name), rng, reach, hidden)
             for e in self._effects
             if e.http is not None
         }
@@ -217,6 +219,19 @@ class Watch:
     def _note(self, look: _Look) -> None:
         if words := look.take():
             self._events.note(words, aside=True)
+        if look.unreadable:
+            self._warn(look.effect.name, look.unreadable)
+
+    def _received(self, name: str, sight: Sight) -> None:
+        self._files[name].write_one(sight)
+        if "problem" in sight:
+            self._warn(name, f"{sight['where']}: {sight['problem']}")
+
+    def _warn(self, name: str, words: str) -> None:
+        """Note once that something in the source of an effect is none: the user learns of a wrong `id` at once."""
+        if name not in self._warned:
+            self._warned.add(name)
+            self._events.note(f"effect {name} is unreadable in {words}", aside=True)
 
 
 def count_in_topics(effect: Effect, at: Endpoint) -> int:
@@ -244,11 +259,15 @@ def _waits_for(name: str, number: int, due: int, is_open: bool) -> str:
 
 
 class _Look:
-    """The looks at one source. looked_s: when the last one that succeeded began; ended: whether there are no more."""
+    """The looks at one source.
+
+    looked_s: when the last one that succeeded began. ended: whether there are no more. unreadable: the first row
+    without an id, with what it lacks; the reading at the end reports all.
+    """
 
     def __init__(self, effect: Effect, logs: Path, file: _Lines, hidden: bool) -> None:
         self.effect, self.looked_s, self.ended, self._hidden = effect, 0.0, False, hidden
-        self._logs, self._file, self._extract = logs, file, Extractor(effect)
+        self._logs, self._file, self._extract, self.unreadable = logs, file, Extractor(effect, hidden), ""
         self._after_us: int | None = None
         self._failed = False
         self._seen: dict[str, int] = {}  # of a query: rows by id; of files: the offset or the size by path
@@ -283,11 +302,14 @@ class _Look:
         """Yield mark and id of each row that was not there before."""
         marks = Repeated()
         for item in Query(self.effect, self._hidden).items(LOOK_S):
-            for found in filter(None, (found.id for found in self._extract(item.read))):
-                mark = marks.mark(found)
-                if marks.counts[found] > self._seen.get(found, 0):
-                    self._seen[found] = marks.counts[found]
-                    yield mark, found
+            for found in self._extract(item.read):
+                if found.id is None:
+                    self.unreadable = self.unreadable or f"{item.where}{found.item}: {found.problem}"
+                    continue
+                mark = marks.mark(found.id)
+                if marks.counts[found.id] > self._seen.get(found.id, 0):
+                    self._seen[found.id] = marks.counts[found.id]
+                    yield mark, found.id
 
     def _of_files(self) -> Iterator[tuple[str, str]]:
         for part in files_of(self.effect, self._logs):
@@ -297,14 +319,16 @@ class _Look:
         known = self._seen.get(part.path, 0)
         if part.size == known:
             return
-        number, whole, reached = 0, 0, known
+        number, whole, reached, problem = 0, 0, known, ""
         rows = f"{part.path} rows"
         for item, offset in read_file(part, known if part.appended and known <= part.size else None):
             number += 1
             reached = offset
+            self.unreadable = self.unreadable or problem  # of a row before this one
             for found in self._extract(item.read):
                 if found.id is None:
-                    continue  # the reading at the end reports it
+                    problem = f"{item.where}{found.item}: {found.problem}"
+                    continue
                 whole = number  # a last row that is only begun has no id, and is looked at again
                 if part.appended or number > self._seen.get(rows, 0):
                     yield item.mark + found.item, found.id

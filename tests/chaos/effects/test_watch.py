@@ -191,6 +191,38 @@ def test_a_call_with_several_inputs_is_an_effect_for_each(watch):
     assert [place.endswith("without an answer)") for place in places] == [True, True, True, False]
 
 
+def notes_of_unreadable(run):
+    return [words for e in read_events(run) if "is unreadable" in (words := e.get("words", ""))]
+
+
+def test_a_wrong_place_of_the_id_is_noted_once_while_the_run_goes_on(watch, tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "db")) as db:
+        db.execute("create table bill (id text)")
+        db.execute("insert into bill values (null)")
+        db.commit()
+    (tmp_path / "out.jsonl").write_text('{"order": 7}\n{"order": 8}\n')
+    made, run = watch(
+        f"  - {{name: db, sql: 'sqlite:///{tmp_path}/db', query: select id from bill, every: 10ms}}\n"
+        f"  - {{name: bills, files: {tmp_path}/out.jsonl, id: $.id, every: 10ms}}\n"
+        "  - {name: hook, http: {path: /i}, id: $.id}"
+    )
+    with made:
+        assert [post(made.urls["hook"], b'{"order": 7}') for _ in range(2)] == [200, 200]
+        wait_until(lambda: len(notes_of_unreadable(run)) > 2, 20, "it is not noted")
+    said = {words.split()[1]: words for words in notes_of_unreadable(run)}
+    assert said["db"] == "effect db is unreadable in row 1 of the query: the first column is empty"
+    assert said["bills"].endswith("out.jsonl at byte 0: nothing is at $.id (there are order)")
+    assert said["hook"] == "effect hook is unreadable in call 1: nothing is at $.id (there are order)"
+
+
+def test_a_last_row_that_may_only_be_begun_is_not_noted(watch, tmp_path):
+    (tmp_path / "out.csv").write_text('id,sum\n7,3\n""')
+    made, run = watch(f"  - {{name: bills, files: {tmp_path}/out.csv, id: id, every: 10ms}}")
+    with made:
+        wait_until(lambda: sights(run, "bills"), 20, "it is not seen")
+    assert notes_of_unreadable(run) == []
+
+
 def test_lines_with_several_inputs_are_seen_by_item(watch, tmp_path):
     (tmp_path / "out.jsonl").write_text('{"all": ["a", "b"]}\n')
     made, run = watch(f"  - {{name: bills, files: {tmp_path}/out.jsonl, id: '$.all[*]', every: 10ms}}")
