@@ -356,7 +356,8 @@ class Effect(Strict):
             if place.kind == "name" and columns is None and not self.files:
                 yield f"{key}: {text!r} is no place in JSON (did you mean $.{text}?)"
             if place.kind == "path" and columns is not None:
-                yield f"{key}: {text!r} is a JSONPath, and this effect has columns (did you mean {place.keys[-1]}?)"
+                names = [step for step in place.keys if isinstance(step, str) and step != EACH] or ["id"]
+                yield f"{key}: {text!r} is a JSONPath, and this effect has columns (did you mean {names[-1]}?)"
             if place.kind == "name" and columns and text not in columns:
                 yield f"{key}: the pattern has no group {text!r} ({', '.join(sorted(columns))})"
         if self.log and self.id is None and "id" not in (columns or ()):

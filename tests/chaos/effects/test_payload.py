@@ -125,6 +125,8 @@ def test_a_list_without_items_has_no_effect_and_what_is_no_list_is_named():
         ({"id": "$.a[*].id", "equals": "record"}, "names several inputs"),
         ({"id": "$.a[*].id", "aggregate": "sum($.amount)"}, "names several inputs"),
         ({"id": "$.id", "aggregate": "sum($.amount)", "by": "$.a[*]"}, "is no place in an input"),
+        ({"id": "$.orders[*]", "topic": None, "sql": "sqlite:///x", "query": "select 1"}, "(did you mean orders?)"),
+        ({"id": "$[*]", "topic": None, "sql": "sqlite:///x", "query": "select 1"}, "(did you mean id?)"),
     ],
 )
 def test_a_list_goes_where_each_item_is_one_effect(fields, why):
