@@ -53,6 +53,11 @@ COMMITTED = {"api": "OffsetCommit", "side": "response", "nth": 2}
 
 At any other time, a program that commits before its work loses something only by chance.
 """
+LATEST = "20s"
+"""When an instance is killed that nobody saw commit offsets, and that commits none until then.
+
+A client that commits by itself does so every 5 s.
+"""
 
 
 @dataclass(frozen=True)
@@ -339,11 +344,6 @@ def remarks(asked: Asked) -> list[str]:
         )
         several = f"; each of the {asked.instances} instances may read every input, so give --instances 1 if it does"
         said.append(alone + (several if asked.instances > 1 else ""))
-    if asked.grouped and asked.commits is None and "kill" in asked.breaks:
-        said.append(
-            "no first run showed whether it commits offsets, so the kill comes at any time, and a program that commits "
-            "before its work loses something only by chance; `explore` tries every moment"
-        )
     if len(asked.reads) > 1:
         first, *others = asked.reads
         said.append(
@@ -365,6 +365,7 @@ def check_databases(asked: Asked) -> list[str]:
 def effect_of(text: str, asked: Asked) -> dict[str, Any]:
     """Return an effect that is no record of a topic: `sql=DATABASE QUERY`, `files=PATH`, `log=PATTERN`, `http=PATH`.
 
+    A JSONPath after a path says where the id is, if that is not as in the input: `http=/bulk $.orders[*].id`.
     Its name is that of the file or of the path, or `rows` or `log`. Raises `UsageError`.
     """
     kind, _, value = text.partition("=")
@@ -375,8 +376,9 @@ def effect_of(text: str, asked: Asked) -> dict[str, Any]:
     elif kind == "log":
         made = {"name": "log", "log": {"app": asked.app, "pattern": value}}
     elif kind in ("files", "http"):
-        given = value if kind == "files" else {"path": value}
-        made = {"name": _name_of(value) or kind, kind: given, "id": asked.id}
+        path, dollar, steps = value.partition(" $")
+        given = path if kind == "files" else {"path": path}
+        made = {"name": _name_of(path) or kind, kind: given, "id": f"${steps}" if dollar else asked.id}
     else:
         raise UsageError(f"--effect {text!r} is not understood; write sql=…, files=…, log=… or http=…{EFFECT_EXAMPLE}")
     try:
@@ -387,7 +389,9 @@ def effect_of(text: str, asked: Asked) -> dict[str, Any]:
     return {**made, **{place: getattr(placed, place) for place in made.keys() & {"files", "sql"}}}
 
 
-EFFECT_EXAMPLE = ", such as --effect 'sql=env:BILLING_DB select order_id from invoice'"
+EFFECT_EXAMPLE = (
+    ", such as --effect 'sql=env:BILLING_DB select order_id from invoice' or --effect 'http=/invoices $.orders[*].id'"
+)
 
 
 def _name_of(path: str) -> str:
@@ -424,7 +428,10 @@ def look_of(asked: Asked, brokers: int = 1, known: Collection[str] = ()) -> dict
             }
         ],
         "apps": [{**app, "instances": 1}],
-        "effects": [{"name": "look", "topic": outputs, "id": asked.id}],
+        "effects": [
+            {"name": "aftershock-look", "topic": outputs, "id": asked.id},
+            *(effect for effect in effects_of(asked) if "http" in effect),
+        ],
     }
 
 
@@ -490,8 +497,8 @@ def _timeline(asked: Asked) -> list[dict[str, Any]]:
         when: dict[str, Any] = {"acked": asked.records // 4}
         if found:
             when = {"works": {"app": asked.app, "after": f"{found[-1]['name']}.healed + {PAUSE}"}}
-        elif name == "kill" and asked.commits:
-            when = {"wire": {"app": asked.app, **COMMITTED}}
+        elif name == "kill" and asked.grouped and asked.commits is not False:
+            when = {"wire": {"app": asked.app, **COMMITTED, **({} if asked.commits else {"latest": LATEST})}}
         found.append({"name": name, **FAULTS[name], "target": _target(asked, name), "when": when})
     return found
 

@@ -168,7 +168,7 @@ Effects = Annotated[
     typer.Option(
         "--effect", metavar="KIND=VALUE", help="What each input leads to elsewhere: 'sql=env:DB select order_id from "
         "invoice', files=out/*.jsonl, 'log=booked (?P<id>\\S+)', http=/invoices with {http.invoices} as its "
-        "address in --env or COMMAND. Repeatable.",
+        "address in --env or COMMAND. After a path, where the id is: 'files=out/*.jsonl $.orders[*].id'. Repeatable.",
     ),
 ]  # fmt: skip
 Instances = Annotated[int, typer.Option(min=1, max=50, help="Processes of the application.")]
@@ -267,7 +267,7 @@ def test(
 
     Without --reads or --writes, a first run of some seconds shows them, and where the id is. The scenario is written as
     a file that `run` takes: brokers, traffic from the samples with another id in each input, the instances of the
-    application, and SIGKILL of an instance, if it was seen to commit offsets once one is committed, the crash of a
+    application, and SIGKILL of an instance, once an offset is committed unless it commits none, the crash of a
     leader, the loss of the coordinator, SIGTERM and a pause of an instance, and a slow link.
     """
     from chaos.apps.trial import check_faults, free, remarks, scenario_of, write_scenario

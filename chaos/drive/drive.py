@@ -358,6 +358,8 @@ class Drive:
                 waiting.remove(step)
                 fault = faults[step.fault]
                 fault.world = replace(fault.world, moment=came.get(step.fault))
+                if step.fault not in came:
+                    moments.pass_by(step.fault)
                 _fire(step, faults)
             for step, why in overdue.look(waiting, faults, fleet.minimum_sent(), fleet.producers_done()):
                 waiting.remove(step)

@@ -26,6 +26,7 @@ from chaos.apps.supervisor import Applications
 from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, topics_in, write_scenario
 from chaos.drive import stages
 from chaos.drive.written import ROUNDS, either_of, numbers_differ, of_inputs, per_sample, place_of, within
+from chaos.effects.watch import Watch
 from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
 from chaos.kafka import admin
 from chaos.kafka.cleanup import list_groups
@@ -212,9 +213,10 @@ class _Look:
             stack.callback(self._kafka.close)
             proxy = stack.enter_context(Proxy(self._run))
             access = self._cluster.state.access()
+            receivers = stack.enter_context(Watch(self._run, read(self._run), self._events)).urls
             apps = stack.enter_context(
                 Applications(
-                    self._run, read(self._run), proxy.front, access, self._events, self._kafka, set,
+                    self._run, read(self._run), proxy.front, access, self._events, self._kafka, set, receivers,
                     during=self._step, used=proxy.used,
                 )
             )  # fmt: skip

@@ -83,9 +83,23 @@ class Moments:
     def came(self) -> dict[str, Hits]:
         """Return the moments that came so far, by fault: the instance and the broker that spoke."""
         for moment in self._moments:
-            if moment.hits is None and self._proxy and (counts := self._proxy.counts(moment.rule)).hits:
+            if (
+                moment.hits is None
+                and not moment.released
+                and self._proxy
+                and (counts := self._proxy.counts(moment.rule)).hits
+            ):
                 moment.hits, moment.since = counts, time.monotonic()
         return {spec.name: moment.hits for moment in self._moments if moment.hits for spec in moment.specs}
+
+    def pass_by(self, fault: str) -> None:
+        """Await the moment of a fault no more, because the fault comes without it."""
+        for moment in self._moments:
+            rest = [spec for spec in moment.specs if spec.name != fault]
+            if moment.hits is None and len(rest) < len(moment.specs):
+                moment.specs = rest
+                if not rest:
+                    self._release(moment)
 
     def release(self, faults: Mapping[str, FaultRun]) -> None:
         """Let the moments pass that have their faults in."""

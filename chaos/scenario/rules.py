@@ -366,8 +366,8 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
             yield from trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
             if seen := next((key for key in ("wire", "works") if getattr(fault.heal.when, key)), None):
                 yield f"{where}.heal.when.{seen}: a heal does not wait for the wire; give a time or another phase"
-        if fault.target.broker_of_moment and not fault.when.wire:
-            yield f"{where}.target.broker_of_moment: the fault waits for no moment; give when.wire"
+        if fault.target.broker_of_moment and (not fault.when.wire or fault.when.wire.latest is not None):
+            yield f"{where}.target.broker_of_moment: the fault waits for no moment; give when.wire, without latest"
     targets = Counter((fault.kind, fault.aimed_at) for fault in faults if fault.once_per_target)
     for (kind, target), count in targets.items():
         if count > 1:

@@ -80,7 +80,8 @@ def is_due(step: Step, progress: Progress) -> bool:
             return False
         return not (isinstance(step.trigger, Trigger) and step.trigger.works) or step.fault in progress.working
     if isinstance(step.trigger, Trigger) and step.trigger.wire is not None:
-        return step.fault in progress.moments
+        latest = step.trigger.wire.latest
+        return step.fault in progress.moments or (latest is not None and progress.elapsed_s >= latest)
     return isinstance(step.trigger, Trigger) and _is_reached(step.trigger, progress)
 
 

@@ -126,6 +126,11 @@ class WireMoment(Strict):
         None, description="only if this was the instance's last step before, such as Produce response; any if left out"
     )
     nth: int = Field(1, ge=1, description="the first such moment, the second one, …, since the load began")
+    latest: Duration | None = Field(
+        None,
+        gt=0,
+        description="time after the start of the clients at which the fault comes without it; never if left out",
+    )
 
     def describe(self) -> str:
         """Return the moment as text, such as `OffsetCommit request 3 of billing after Produce response`."""
@@ -183,7 +188,8 @@ class Trigger(OneOf):
         if self.works is not None:
             return self.works.describe()
         if self.wire is not None:
-            return f"at {self.wire.describe()}"
+            latest = self.wire.latest
+            return f"at {self.wire.describe()}{f', or {latest:g} s after the start' if latest is not None else ''}"
         return f"{self.at:g} s after the start"
 
 

@@ -119,7 +119,8 @@ def test_several_faults_in_one_option_are_refused_with_the_way_to_give_them(tmp_
     ("more", "moment"),
     [
         ({"commits": True}, True),
-        ({}, False),
+        ({"commits": False}, False),
+        ({"grouped": False}, False),
         ({"commits": True, "breaks": ["kill"]}, True),
         ({"commits": True, "breaks": ["leader", "kill"]}, False),  # a moment on the wire waits for no other fault
         ({"commits": True, "breaks": ["stop"]}, False),
@@ -133,23 +134,14 @@ def test_an_application_that_commits_is_killed_first_when_an_offset_is_committed
     )
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({}, True),
-        ({"commits": False}, False),
-        ({"commits": True}, False),
-        ({"breaks": ["leader"]}, False),
-        ({"grouped": False}, False),
-    ],
-)
-def test_the_user_learns_that_the_kill_comes_at_any_time_if_nobody_looked(tmp_path, more, said):
-    words = [remark for remark in remarks(asked(tmp_path, **more)) if "the kill comes at any time" in remark]
-    assert len(words) == said
+@pytest.mark.parametrize(("commits", "latest"), [(None, ", or 20 s after the start"), (True, "")])
+def test_the_kill_waits_for_a_commit_for_a_time_only_if_nobody_looked(tmp_path, commits, latest):
+    first = parse(json.dumps(scenario_of(asked(tmp_path, commits=commits))), "x").faults[0]
+    assert first.when.describe() == f"at OffsetCommit response 2 of a{latest}"
 
 
 def test_each_fault_waits_until_the_application_works_again_after_the_one_before(tmp_path):
-    first, *others = parse(json.dumps(scenario_of(asked(tmp_path))), "x").faults
+    first, *others = parse(json.dumps(scenario_of(asked(tmp_path, commits=False))), "x").faults
     assert first.when.acked == 500 and [f.name for f in others] == [*FAULTS][1:]
     for before, fault in zip([first, *others], others, strict=False):
         assert (fault.when.works.app, fault.when.works.after) == ("a", f"{before.name}.healed + 1s")
@@ -237,6 +229,8 @@ def test_a_written_scenario_is_never_replaced_and_a_place_that_cannot_be_written
         ("files=*.csv", {"name": "files", "files": "{folder}/*.csv", "id": "$.id", "of": "in"}),
         (r"log=ok (?P<id>\S+)", {"name": "log", "log": {"app": "a", "pattern": r"ok (?P<id>\S+)"}, "of": "in"}),
         ("http=/api/invoices", {"name": "invoices", "http": {"path": "/api/invoices"}, "id": "$.id", "of": "in"}),
+        ("http=/invoices $[*].id", {"name": "invoices", "http": {"path": "/invoices"}, "id": "$[*].id", "of": "in"}),
+        ("files=my data/*.csv $.no", {"name": "my-data", "files": "{folder}/my data/*.csv", "id": "$.no", "of": "in"}),
     ],
 )
 def test_an_effect_that_is_no_record_is_an_option(tmp_path, text, effect):
@@ -245,6 +239,11 @@ def test_an_effect_that_is_no_record_is_an_option(tmp_path, text, effect):
     made = scenario_of(asked(tmp_path, effects=[text], env={"URL": "{http.invoices}"} if text[:4] == "http" else {}))
     assert made["effects"][1:] == [effect]
     assert [e.name for e in parse(json.dumps(made), "x").effects] == ["out", effect["name"]]
+
+
+def test_an_application_gets_the_address_of_a_receiver_in_the_first_look_too(tmp_path):
+    given = asked(tmp_path, effects=["http=/look", "log=ok (?P<id>.)"], env={"URL": "{http.look}"})
+    assert [e.source for e in parse(json.dumps(look_of(given)), "x").effects] == ["topic", "http"]
 
 
 def test_two_effects_of_a_kind_have_names_of_their_own(tmp_path):
@@ -262,6 +261,7 @@ def test_two_effects_of_a_kind_have_names_of_their_own(tmp_path):
         ("log=booked", "has no group `id`"),
         ("log=(", "is no regular expression"),
         ("http=invoices", "--effect http=…: "),
+        ("http=/in $.a[*].b[*]", "does not name one place"),
     ],
 )
 def test_an_effect_that_is_not_understood_is_one_line(tmp_path, text, message):

@@ -312,6 +312,17 @@ def test_a_topic_that_the_user_names_is_counted_too(tmp_path):
     assert "because --writes names it; in the first run: no place in its records has the id of an input" in ended.err
 
 
+@pytest.mark.kafka
+@pytest.mark.landing
+def test_a_program_that_calls_a_receiver_gets_its_address_in_the_first_run(tmp_path):
+    before = 'import os\nassert os.environ["SINK"].startswith("http://127.0.0.1:")'
+    effect = ("--effect", "http=/bulk $[*].order_id", "--env", "SINK={http.bulk}")
+    _, save, runs = init(tmp_path, "consumer.commit(message)", *effect, before=before)
+    made = load(save)
+    assert made.topics[0].name == "orders" and made.effects[0].id == "$[*].order_id"
+    assert made.faults[0].when.wire.latest and not list(runs.glob("look-*"))
+
+
 RETRIES = """
 attempt = len(message.headers() or ())
 where = "invoices" if order["amount"] > 10 else "orders-retry" if attempt < 2 else "orders-dlt"

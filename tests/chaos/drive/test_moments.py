@@ -124,6 +124,38 @@ def test_a_step_is_due_when_its_moment_has_come():
     assert step.describe() == "inject crash at OffsetCommit request 3 of billing after Produce response"
 
 
+def test_a_fault_comes_without_its_moment_at_the_latest_at_a_time():
+    (step,) = steps(scenario(wire=COMMIT.replace("nth: 3", "nth: 3, latest: 20s")).faults)
+    assert not is_due(step, Progress(19.9, {}, {}))
+    assert is_due(step, Progress(1.0, {}, {}, moments={"crash"})) and is_due(step, Progress(20.0, {}, {}))
+
+
+def test_the_moment_of_a_fault_that_came_without_it_takes_nothing_from_an_instance():
+    crash = scenario().faults[0]
+    other = crash.model_copy(update={"name": "other"})
+    proxy = Proxy()
+    moments = Moments(proxy, [crash, other])
+    with moments.armed():
+        moments.pass_by("crash")
+        assert proxy.removed == []  # the other one waits for it, too
+        moments.pass_by("other")
+        assert proxy.removed == [(1, False)]
+        proxy.hit[1] = Hits(1, 0, 0, "billing/1", 1)
+        assert moments.came() == {}
+        moments.release({name: SimpleNamespace(phases={"injected": 1.0}) for name in ("crash", "other")})
+    assert proxy.removed == [(1, False)]
+
+
+def test_a_moment_that_came_is_not_passed_by():
+    proxy = Proxy()
+    moments = Moments(proxy, scenario().faults)
+    with moments.armed():
+        proxy.hit[1] = Hits(1, 0, 0, "billing/1", 1)
+        assert moments.came()
+        moments.pass_by("crash")
+        assert proxy.removed == []
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -145,6 +177,8 @@ def test_the_broker_of_a_moment_needs_a_moment():
     text = SCENARIO.format(kind="broker.kill", target="{broker_of_moment: true}", wire=COMMIT, heal="", cluster="")
     with pytest.raises(ScenarioError, match="the fault waits for no moment"):
         parse(text.replace(f"{{wire: {COMMIT}}}", "{at: 1s}"), "moments.yaml")
+    with pytest.raises(ScenarioError, match=r"give when\.wire, without"):
+        parse(text.replace("nth: 3", "nth: 3, latest: 9s"), "moments.yaml")
 
 
 def test_a_value_that_is_refused_is_one_line_and_not_a_second_one_of_what_follows():
