@@ -344,6 +344,11 @@ def remarks(asked: Asked) -> list[str]:
         )
         several = f"; each of the {asked.instances} instances may read every input, so give --instances 1 if it does"
         said.append(alone + (several if asked.instances > 1 else ""))
+    if asked.grouped and asked.commits is not False and asked.breaks[0] == "kill":
+        said.append(
+            "the kill comes once an offset is committed, which shows a commit before the work; work that is done twice "
+            "after a kill before the commit shows by chance only: `explore` tries every moment"
+        )
     if len(asked.reads) > 1:
         first, *others = asked.reads
         said.append(

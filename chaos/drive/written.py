@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from confluent_kafka import Message
 
 from chaos.apps.trial import scalars
-from chaos.effects.payload import Unreadable, decoder
+from chaos.effects.payload import Record, Unreadable, at_place, decoder
 from chaos.ledger.ids import Id
+from chaos.setup.effects import Place
 
 ROUNDS = 2
 """Inputs from each sample, to count what it leads to. With one, a number that changes would look like a rule."""
@@ -24,14 +26,14 @@ MOST_UNEVEN = 8
 def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:
     """Return the place that has the id of an input in all records, such as `$.order_id`; None if there is none.
 
-    Records with several inputs have a place in each item of a list, such as `$.orders[*].id`.
+    Records with several inputs have a place in each item of a list, such as `$.orders[*].id`. The list may be empty.
     """
     known = {str(one) for one in ids}
     counts: Counter[str] = Counter()
     for record in records:
         values = [*_values(record)]
         counts.update({place for place, _ in values} - {place for place, value in values if value not in known})
-    whole = [place for place, count in counts.items() if count == len(records)]
+    whole = [place for place, count in counts.items() if count + _without_items(records, place) == len(records)]
     return min(
         whole, key=lambda place: (not place.startswith("$"), place.count(".") + place.count("["), place), default=None
     )
@@ -97,6 +99,22 @@ def within(records: Sequence[Message], ids: Sequence[Id]) -> bool:
     return bool(records) and all(any(one in (record.value() or b"") for one in known) for record in records)
 
 
+def _without_items(records: Sequence[Message], place: str) -> int:
+    """Return in how many records the list with a place in each item is empty; 0 for any other place."""
+    if not place.startswith("$") or not (to_list := Place.parse(place).to_list):
+        return 0
+    path = Place("path", to_list[:-1])
+    return sum(at_place(path, Record(_document(record))) == [] for record in records)
+
+
+def _document(record: Message) -> Any:
+    """Return what a record holds; None if that is no JSON."""
+    try:
+        return read_json(record.value())
+    except Unreadable:
+        return None
+
+
 def _values(record: Message) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers of a record, by their place."""
     if (key := record.key()) is not None:
@@ -104,8 +122,4 @@ def _values(record: Message) -> Iterator[tuple[str, str]]:
     for name, value in dict(reversed(record.headers() or ())).items():  # the first one of a name, as an effect reads it
         if isinstance(value, bytes):
             yield f"header:{name}", value.decode(errors="replace")
-    try:
-        document = read_json(record.value())
-    except Unreadable:
-        return
-    yield from ((path, str(value)) for path, value in scalars(document, items=LIST_ITEMS))
+    yield from ((path, str(value)) for path, value in scalars(_document(record), items=LIST_ITEMS))

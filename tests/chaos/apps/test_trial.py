@@ -140,6 +140,21 @@ def test_the_kill_waits_for_a_commit_for_a_time_only_if_nobody_looked(tmp_path, 
     assert first.when.describe() == f"at OffsetCommit response 2 of a{latest}"
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, True),
+        ({"commits": True}, True),
+        ({"commits": False}, False),
+        ({"breaks": ["leader", "kill"]}, False),
+        ({"grouped": False}, False),
+    ],
+)
+def test_the_user_learns_what_a_kill_at_a_commit_does_not_show(tmp_path, more, said):
+    words = [remark for remark in remarks(asked(tmp_path, **more)) if "`explore` tries every moment" in remark]
+    assert len(words) == said
+
+
 def test_each_fault_waits_until_the_application_works_again_after_the_one_before(tmp_path):
     first, *others = parse(json.dumps(scenario_of(asked(tmp_path, commits=False))), "x").faults
     assert first.when.acked == 500 and [f.name for f in others] == [*FAULTS][1:]
@@ -160,13 +175,13 @@ def test_without_a_group_nothing_waits_for_one_and_no_coordinator_is_killed(tmp_
     ("instances", "words"), [(1, "or by --ready"), (2, "may read every input, so give --instances 1 if it does")]
 )
 def test_several_instances_without_a_group_may_each_do_all_the_work(tmp_path, instances, words):
-    assert remarks(asked(tmp_path, commits=True)) == []
+    assert remarks(asked(tmp_path, commits=False)) == []
     (said,) = remarks(asked(tmp_path, instances=instances, grouped=False))
     assert said.endswith(words)
 
 
 def test_inputs_of_two_topics_have_different_ids(tmp_path):
-    (said,) = remarks(replace(asked(tmp_path, commits=True), reads=["left", "right"]))
+    (said,) = remarks(replace(asked(tmp_path, commits=False), reads=["left", "right"]))
     assert said.startswith("each input of left has to have its effect; right gets other ids at $.id")
 
 

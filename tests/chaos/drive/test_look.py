@@ -44,6 +44,10 @@ class Record:
         ([Record(b'{"ids": [1, 2, 3, 4, 5, 12]}')], None),  # an item that is there by chance
         ([Record(b'{"all": [{"id": 12}]}'), Record(b'{"all": [{"id": 12}, {"id": "7f-shop-1-0"}]}')], "$.all[*].id"),
         ([Record(b'{"all": [{"id": 12}, {"id": "another"}]}')], "$.all[0].id"),
+        ([Record(b'{"all": []}'), Record(b'{"all": [{"id": 12}]}')], "$.all[*].id"),
+        ([Record(b"[]"), Record(b"[12]")], "$[*]"),
+        ([Record(b'{"all": {}}'), Record(b'{"all": [{"id": 12}]}')], None),
+        ([Record(b'{"all": []}')], None),
         ([Record(b"\0\0\0\0\7" + b'{"order": 12}')], "$.order"),  # with the id of a schema before it
         ([Record(b"\x00\x01", b"7f-shop-1-1")], "key"),
         ([Record(b"text", None, [("order", b"7f-shop-1-0"), ("none", None)])], "header:order"),
