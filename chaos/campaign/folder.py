@@ -128,11 +128,15 @@ class Folder:
         if not path.exists():
             return []
         lines = path.read_bytes().split(b"\n")[:-1]  # a line without an end is what a kill left
-        try:
-            runs = [TrialRun.model_validate_json(line) for line in lines]
-        except ValidationError:
-            raise RunDirError(f"{path} is damaged, or of another version; begin a new one, without --resume") from None
-        return list({run.run_id: run for run in runs}.values())
+        runs: dict[str, TrialRun] = {}
+        for number, line in enumerate(lines, start=1):
+            try:
+                run = TrialRun.model_validate_json(line)
+            except ValidationError:
+                what = f"line {number} of {path} is damaged, or of another version"
+                raise RunDirError(f"{what}; remove the line, or begin a new campaign, without --resume") from None
+            runs[run.run_id] = run
+        return list(runs.values())
 
     def store(self, run: TrialRun) -> None:
         """Add a run."""
