@@ -327,7 +327,7 @@ class Drive:
     def _load(self, kafka: Kafka, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
         specs = list(self._scenario.faults)
-        moments, recoveries = Moments(self._proxy, specs), Recoveries(self._proxy, self._apps, specs)
+        moments, recoveries = Moments(self._proxy, specs, self._apps), Recoveries(self._proxy, self._apps, specs)
         overdue = Overdue(self._scenario, self._proxy, self._apps, kafka, observer.partitions)
         with moments.armed():
             overdue.begin()
@@ -384,7 +384,7 @@ class Drive:
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet, recoveries)
                 return
-            time.sleep(TICK_S)
+            moments.watch(TICK_S)
 
     def _check_infrastructure(self, fleet: Fleet) -> None:
         """Raise an error if the proxy, a process of the cluster driver, or something of the fleet has ended.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from chaos.apps.supervisor import Applications
+from chaos.errors import ClientError
 from chaos.faults.base import FaultSpec
 from chaos.faults.runner import FaultRun
 from chaos.faults.wire import front_of
@@ -20,6 +21,8 @@ HELD_S = 1.0
 MOST_HELD_S = 30.0
 """Time for which a moment is held in any case. Shorter than the time-out of any request of a client."""
 
+WATCH_S = 0.005
+"""Interval at which the run looks for moments: what an instance does between its moment and its kill is too much."""
 LOOK_S = 0.25
 """Interval at which the run looks whether an application works again."""
 FETCHES = ("Fetch request", "ShareFetch request")
@@ -34,18 +37,26 @@ class _Moment:
     """The counts of the rule since the moment came."""
     since: float = 0.0
     released: bool = False
+    suspended: bool = False
+    """Whether the instance that spoke is suspended until its end."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether one of the faults ends the instance that spoke at once."""
+        return self.hits is not None and any(spec.ends_at_once(self.hits.front) for spec in self.specs)
 
 
 class Moments:
     """The moments that faults of a scenario wait for. Faults that wait for the same frame begin together.
 
-    A moment is held before its faults begin. A request of an instance that is killed then is lost, as if the instance
-    had been killed before it sent the request. A held request or answer of any other instance passes once the fault is
-    injected, and at the latest after `HELD_S`.
+    A moment is held before its faults begin. An instance that is killed then is suspended until its end, so that no
+    other thread or connection of it gets further, and its request is lost, as if the instance had been killed before it
+    sent the request. A held request or answer of any other instance passes once the fault is injected, and at the
+    latest after `HELD_S`.
     """
 
-    def __init__(self, proxy: Proxy | None, specs: list[FaultSpec]) -> None:
-        self._proxy, self._specs = proxy, [spec for spec in specs if spec.when.wire]
+    def __init__(self, proxy: Proxy | None, specs: list[FaultSpec], apps: Applications | None = None) -> None:
+        self._proxy, self._specs, self._apps = proxy, [spec for spec in specs if spec.when.wire], apps
         self._moments: list[_Moment] = []
         self._before: dict[str, dict[tuple[str, str], int]] = {}
 
@@ -90,7 +101,23 @@ class Moments:
                 and (counts := self._proxy.counts(moment.rule)).hits
             ):
                 moment.hits, moment.since = counts, time.monotonic()
+                self._suspend(moment)
         return {spec.name: moment.hits for moment in self._moments if moment.hits for spec in moment.specs}
+
+    def watch(self, seconds: float) -> None:
+        """Sleep, and suspend an instance that is to be killed as soon as its moment comes."""
+        until = time.monotonic() + seconds
+        while (left_s := until - time.monotonic()) > 0:
+            awaited = any(moment.hits is None and not moment.released for moment in self._moments)
+            time.sleep(min(left_s, WATCH_S) if awaited else left_s)
+            if awaited:
+                self.came()
+
+    def _suspend(self, moment: _Moment) -> None:
+        if self._apps and moment.hits and moment.ends:
+            with suppress(ClientError):  # it has ended already, which the fault says
+                self._apps.pause(moment.hits.front)
+                moment.suspended = True
 
     def pass_by(self, fault: str) -> None:
         """Await the moment of a fault no more, because the fault comes without it."""
@@ -102,19 +129,23 @@ class Moments:
                     self._release(moment)
 
     def release(self, faults: Mapping[str, FaultRun]) -> None:
-        """Let the moments pass that have their faults in."""
+        """Let the moments pass that have their faults in, and instances go on that could not be killed."""
         for moment in self._moments:
-            if moment.hits is None or moment.released:
+            if moment.hits is None or (moment.released and not moment.suspended):
                 continue
-            are_in = all({"injected", "failed"} & faults[spec.name].phases.keys() for spec in moment.specs)
+            phases = [faults[spec.name].phases for spec in moment.specs]
+            are_in = all({"injected", "failed"} & of_one.keys() for of_one in phases)
+            if are_in and moment.suspended:
+                moment.suspended = False
+                if self._apps and any("failed" in of_one for of_one in phases):
+                    self._apps.resume(moment.hits.front)
             if are_in or time.monotonic() - moment.since > HELD_S:
                 self._release(moment)
 
     def _release(self, moment: _Moment) -> None:
         if self._proxy and not moment.released:
             moment.released = True
-            ends = any(spec.ends_at_once for spec in moment.specs)
-            self._proxy.remove(moment.rule, lose=moment.hits is not None and ends)
+            self._proxy.remove(moment.rule, lose=moment.ends)
 
 
 class Recoveries:

@@ -185,8 +185,12 @@ class AppKillSpec(AppEndSpec):
     An instance that is down is hit when it is back.
     """
 
-    ends_at_once = True
     kind: Literal["app.kill"]
+
+    def ends_at_once(self, front: str) -> bool:
+        """Return whether the target is this instance, or its whole application, and the instance that spoke is hit."""
+        value = str(self.target.selector[1])
+        return front == value or front.startswith(f"{value}/")
 
 
 class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):

@@ -128,8 +128,6 @@ class FaultSpec(Strict, defer_build=True):
     """Targets of several brokers that may leave no majority: then the heal has to come before the proof."""
     no_promise: ClassVar[str] = ""
     """Why no rule says what settings promise under the fault; empty if rules do."""
-    ends_at_once: ClassVar[bool] = False
-    """True if the target is a client that ends at once: a request that waits on the wire was never sent."""
     one_of: ClassVar[tuple[str, ...]] = ()
     """Parameters with exactly one given."""
 
@@ -202,6 +200,10 @@ class FaultSpec(Strict, defer_build=True):
     def unpromised_by_all(self) -> str:
         """Why not even the best application can promise anything under this fault; empty if one can."""
         return self.unpromised
+
+    def ends_at_once(self, front: str) -> bool:
+        """Return whether the fault ends this instance at once: its request that waits on the wire was never sent."""
+        return False
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.drive.moments import MOST_HELD_S, Moments, Recoveries
-from chaos.errors import ScenarioError
+from chaos.errors import ClientError, ScenarioError
 from chaos.relay.control import Hits
 from chaos.scenario.load import parse
 from chaos.scenario.timeline import Progress, is_due, steps
@@ -95,6 +95,70 @@ def test_faults_of_one_frame_begin_together_and_it_passes_when_all_are_in():
         into["kill"]["injected"] = 2.0
         moments.release({name: SimpleNamespace(phases=phases) for name, phases in into.items()})
         assert proxy.removed == [(1, True)]  # lost: one of the faults ends the instance at once
+
+
+class Processes:
+    def __init__(self, gone=False):
+        self.gone, self.done = gone, []
+
+    def pause(self, name):
+        if self.gone:
+            raise ClientError(f"{name} is gone already")
+        self.done.append(("pause", name))
+
+    def resume(self, name):
+        self.done.append(("resume", name))
+
+
+def test_an_instance_is_suspended_from_its_moment_to_its_kill():
+    proxy, apps = Proxy(), Processes()
+    moments = Moments(proxy, scenario().faults, apps)
+    with moments.armed():
+        moments.watch(0.01)
+        assert apps.done == []
+        proxy.hit[1] = Hits(1, 0, 0, "billing/2", 3)
+        moments.watch(0.01)
+        moments.watch(0.01)
+        assert apps.done == [("pause", "billing/2")]
+        moments.release(faults(injecting=1.0, injected=2.0))
+    assert (apps.done, proxy.removed) == ([("pause", "billing/2")], [(1, True)])
+
+
+def test_an_instance_goes_on_if_it_could_not_be_killed():
+    proxy, apps = Proxy(), Processes()
+    moments = Moments(proxy, scenario().faults, apps)
+    with moments.armed():
+        proxy.hit[1] = Hits(1, 0, 0, "billing/2", 3)
+        moments.came()
+        moments.release(faults(injecting=1.0))
+        assert apps.done == [("pause", "billing/2")]
+        moments.release(faults(injecting=1.0, failed=2.0))
+        moments.release(faults(injecting=1.0, failed=2.0))
+    assert apps.done == [("pause", "billing/2"), ("resume", "billing/2")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [("app.kill", "{app: billing/1}"), ("app.stop", "{app: billing}"), ("broker.kill", "{broker: 1}")],
+)
+def test_an_instance_that_is_not_killed_goes_on_and_keeps_its_frame(kind, target):
+    proxy, apps = Proxy(), Processes()
+    moments = Moments(proxy, scenario(kind, target).faults, apps)
+    with moments.armed():
+        proxy.hit[1] = Hits(1, 0, 0, "billing/2", 3)
+        moments.came()
+        moments.release(faults(injected=1.0))
+    assert (apps.done, proxy.removed) == ([], [(1, False)])
+
+
+def test_an_instance_that_ended_at_its_moment_is_left_to_its_fault():
+    proxy, apps = Proxy(), Processes(gone=True)
+    moments = Moments(proxy, scenario().faults, apps)
+    with moments.armed():
+        proxy.hit[1] = Hits(1, 0, 0, "billing/2", 3)
+        assert moments.came()["crash"].front == "billing/2"
+        moments.release(faults(failed=1.0))
+    assert apps.done == []
 
 
 def test_a_moment_that_did_not_come_is_no_longer_waited_for_after_the_load():

@@ -308,7 +308,7 @@ def test_the_load_ends_without_the_overdue_fault_and_what_waits_for_it(tmp_path,
     fleet = SimpleNamespace(
         minimum_sent=lambda: True, producers_done=lambda: bool(ended), end_outlasting=lambda: ended.append(True)
     )
-    moments = SimpleNamespace(came=dict, release=lambda faults: None)
+    moments = SimpleNamespace(came=dict, release=lambda faults: None, watch=time.sleep)
     overdue = SimpleNamespace(
         look=lambda waiting, *_: [(step, "it never came") for step in waiting[:1]], is_behind=False
     )
@@ -339,7 +339,7 @@ def test_the_load_ends_once_the_applications_are_behind_and_the_run_goes_on_for_
         is_behind=True,
         behind=lambda: "it is behind",
     )
-    moments = SimpleNamespace(came=dict, release=lambda faults: None)
+    moments = SimpleNamespace(came=dict, release=lambda faults: None, watch=time.sleep)
     observer, recoveries = SimpleNamespace(broken=None), SimpleNamespace(working=lambda progress: set())
     drive._take_steps(fleet, world.faults, observer, moments, recoveries, overdue)
     said = [(event["kind"], event["words"]) for event in read_events(run) if "words" in event]
