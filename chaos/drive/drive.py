@@ -361,10 +361,11 @@ class Drive:
                 if step.fault not in came:
                     moments.pass_by(step.fault)
                 _fire(step, faults)
-            for step, why in overdue.look(waiting, faults, fleet.minimum_sent(), fleet.producers_done()):
+            late = overdue.look(waiting, faults, fleet.minimum_sent(), fleet.producers_done())
+            for step, why in [*late, *recoveries.given_up(waiting, self._limits.works)]:
                 waiting.remove(step)
                 gone |= {(step.fault, phase) for phase in PHASES}
-                self._events.emit(OVERDUE, fault=step.fault, words=f"{why}; set it earlier or raise limits.moment")
+                self._events.emit(OVERDUE, fault=step.fault, words=why)
                 self._events.problem(why)
             for step in unreachable(waiting, gone.union(*(fault.lost for fault in faults.values()))):
                 waiting.remove(step)
@@ -437,7 +438,7 @@ class Drive:
         limit = f"after {self._limits.drive:g} s (limits.drive)"
         self._events.problem(f"{limit} still waiting for: {'; '.join(missing) or 'a heal'}")
         for step in waiting:
-            if words := recoveries.overdue(step.fault):
+            if words := recoveries.overdue(step.fault, "limits.drive"):
                 self._events.emit(OVERDUE, fault=step.fault, words=words)
                 self._events.problem(words)
 

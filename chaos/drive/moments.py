@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,8 @@ from chaos.faults.runner import FaultRun
 from chaos.faults.wire import front_of
 from chaos.relay.control import Hits, Proxy
 from chaos.relay.rules import Frames, Rule
-from chaos.scenario.timeline import Progress
+from chaos.scenario.timeline import Progress, Step
+from chaos.setup.triggers import Trigger
 
 HELD_S = 1.0
 """Time for which a moment is held after its fault has begun. An application that is asked to end may wait for it."""
@@ -156,6 +157,8 @@ class Recoveries:
         self._waiting = {spec.name: spec for spec in specs if spec.when.works}
         self._before: dict[str, dict[str, int]] = {}
         """How often each instance had fetched when the awaited phase came, by fault."""
+        self._since: dict[str, float] = {}
+        """When the awaited phase came, by fault."""
         self._looked = 0.0
         self._working: set[str] = set()
 
@@ -172,6 +175,7 @@ class Recoveries:
         assert self._apps and works and awaited
         if (awaited.fault, awaited.phase) not in progress.phases:
             return False
+        self._since.setdefault(spec.name, time.monotonic())
         return not self._silent(spec, works.app) and not self._apps.unstable(works.app)
 
     def _silent(self, spec: FaultSpec, app: str) -> list[str]:
@@ -184,7 +188,16 @@ class Recoveries:
         before = self._before.setdefault(spec.name, fetched)
         return [name for name in self._apps.expected(app) if fetched.get(name, 0) <= before.get(name, 0)]
 
-    def overdue(self, fault: str) -> str:
+    def given_up(self, steps: Sequence[Step], limit_s: float) -> list[tuple[Step, str]]:
+        """Return the steps that wait for an application which has not worked for so long, each with a sentence."""
+        now = time.monotonic()
+        late = {name for name in self._waiting if now - self._since.get(name, now) > limit_s}
+        found = [
+            step for step in steps if step.fault in late and isinstance(step.trigger, Trigger) and step.trigger.works
+        ]
+        return [(step, self.overdue(step.fault, "limits.works")) for step in found]
+
+    def overdue(self, fault: str, limit: str) -> str:
         """Return why a fault still waits for its application, and what to do; empty if it waits for something else.
 
         A group in a rebalance waits for a member that does not join: the last step of each instance says which one.
@@ -203,5 +216,5 @@ class Recoveries:
         lacking = "; ".join([*([unstable] if unstable else []), *of_each])
         return (
             f"{works.app} did not work again after {works.after}: {lacking}; see what its instances wait for in logs/, "
-            "or raise limits.drive"
+            f"or raise {limit}"
         )

@@ -190,7 +190,7 @@ class Overdue:
             f"{wire.describe()} is not waited for any more, {now - seen.at:.0f} s after "
             f"{'the last such moment' if seen.count else 'the load began'}: {came}, and "
             f"{wire.app.partition('/')[0]} worked off all records that were sent, {ROUNDS} times over "
-            f"(limits.moment: {limit})"
+            f"(limits.moment: {limit}); set it earlier or raise limits.moment"
         )
 
 

@@ -190,6 +190,9 @@ class Limits(Strict):
         description="for a moment on the wire, when nothing else is awaited and applications have worked off what was "
         "sent; where the brokers do not show that, limits.drive",
     )
+    works: Duration = Field(
+        120.0, description="for an application to work again, once the fault that it works again after is in its phase"
+    )
 
 
 class Capture(Strict):

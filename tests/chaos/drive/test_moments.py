@@ -281,12 +281,12 @@ def test_a_fault_waits_until_each_instance_has_fetched_since_and_the_group_is_st
     recoveries = Recoveries(proxy, apps, two_faults().faults)
     before, healed = Progress(9.0, {}, {}), Progress(20.0, {}, {}, phases={("crash", "healed"): 12.0})
     assert recoveries.working(before) == set()
-    assert recoveries.overdue("stop") == "", "it waits for the heal of crash"
+    assert recoveries.overdue("stop", "limits.drive") == "", "it waits for the heal of crash"
     proxy.counted["billing/1"] = {("", "Fetch request"): 10}
     assert recoveries.working(healed) == set(), "fetches before the heal count nothing"
     proxy.counted["billing/1"] = {("b", "Fetch request"): 11}
     assert recoveries.working(healed) == set(), "billing/2 has not fetched again"
-    assert recoveries.overdue("stop") == (
+    assert recoveries.overdue("stop", "limits.drive") == (
         "billing did not work again after crash.healed + 1s: billing/1 fetches, its last step was AddOffsetsToTxn "
         "response; billing/2 fetched nothing since, its last step was none; see what its instances wait for in logs/, "
         "or raise limits.drive"
@@ -294,12 +294,35 @@ def test_a_fault_waits_until_each_instance_has_fetched_since_and_the_group_is_st
     proxy.counted["billing/2"] = {("a", "Fetch request"): 5, ("c", "ShareFetch request"): 1}
     apps.state = "group billing is PreparingRebalance"
     assert recoveries.working(healed) == set(), "a rebalance goes on"
-    assert ": group billing is PreparingRebalance; billing/1 fetches" in recoveries.overdue("stop")
+    assert ": group billing is PreparingRebalance; billing/1 fetches" in recoveries.overdue("stop", "limits.drive")
     apps.state = ""
     assert recoveries.working(healed) == {"stop"}
     proxy.counted = {}
     assert recoveries.working(healed) == {"stop"}, "it has worked since"
-    assert recoveries.overdue("stop") == recoveries.overdue("crash") == ""
+    assert recoveries.overdue("stop", "limits.drive") == recoveries.overdue("crash", "limits.drive") == ""
+
+
+def test_an_application_that_does_not_work_again_is_not_waited_for_any_more(monkeypatch):
+    monkeypatch.setattr("chaos.drive.moments.LOOK_S", -1.0)
+    clock = [100.0]
+    monkeypatch.setattr("chaos.drive.moments.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    proxy, waiting = Proxy(), steps(two_faults().faults)
+    proxy.counted = {"billing/1": {("", "Fetch request"): 9}}
+    recoveries = Recoveries(proxy, Apps(), two_faults().faults)
+    clock[0] = 500.0
+    recoveries.working(Progress(9.0, {}, {}))
+    assert recoveries.given_up(waiting, 120.0) == [], "the heal before it has not come"
+    recoveries.working(Progress(20.0, {}, {}, phases={("crash", "healed"): 12.0}))
+    clock[0] += 120.0
+    assert recoveries.given_up(waiting, 120.0) == []
+    clock[0] += 0.1
+    ((step, words),) = recoveries.given_up(waiting, 120.0)
+    assert (step.fault, step.action) == ("stop", "inject")
+    assert "billing/1 fetched nothing since" in words and words.endswith("raise limits.works")
+    assert recoveries.given_up([], 120.0) == [], "it is not waited for"
+    proxy.counted = {name: {("b", "Fetch request"): 11} for name in Apps.names}
+    recoveries.working(Progress(20.0, {}, {}, phases={("crash", "healed"): 12.0}))
+    assert recoveries.given_up(waiting, 120.0) == [], "it works"
 
 
 def test_a_step_is_due_when_the_phase_has_come_and_the_application_works_again():
