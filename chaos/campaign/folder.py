@@ -75,13 +75,13 @@ class Folder:
         """Open the folder of a campaign. Raises `UsageError` if it is none of this kind, `RunDirError` for damage."""
         file = path / PLAN
         if not file.is_file():
-            raise UsageError(f"{path} is not the folder of a {kind}: it has no {PLAN}; leave --resume out")
+            raise UsageError(f"{path} is no campaign of kind {kind}: it has no {PLAN}; leave --resume out")
         try:
             plan = PlanFile.model_validate_json(file.read_bytes())
         except ValidationError:
             raise RunDirError(f"{file} is damaged; begin a new one, without --resume") from None
         if plan.kind != kind:
-            raise UsageError(f"{path} is the folder of a {plan.kind}, not of a {kind}")
+            raise UsageError(f"{path} is a campaign of kind {plan.kind}, not {kind}")
         return cls(path.absolute(), plan)
 
     @classmethod
@@ -97,7 +97,7 @@ class Folder:
             before = folder.plan
             if before.parts != parts or before.asked.get("seed") != plan.asked.get("seed"):
                 raise UsageError(
-                    f"{asked.resume} has a {kind} with other content, or with another seed; undo the "
+                    f"{asked.resume} was begun with other content, by another release, or with another seed; undo the "
                     "changes, or begin a new one, without --resume"
                 )
             folder.plan = plan.model_copy(update={"spent_s": before.spent_s})

@@ -292,9 +292,9 @@ def test_a_campaign_goes_on_with_what_was_asked(tmp_path):
     assert (again.seed, again.repeat) == (1, 4)
     assert resumed(replace(again, repeat=9), "repeat").repeat == 9
     Folder.planned(again, "repeat", "r", [{"name": "a"}])
-    with pytest.raises(UsageError, match="other content, or with another seed"):
+    with pytest.raises(UsageError, match="other content, by another release, or with another seed"):
         Folder.planned(again, "repeat", "r", [{"name": "b"}])
-    with pytest.raises(UsageError, match="other content, or with another seed"):
+    with pytest.raises(UsageError, match="other content, by another release, or with another seed"):
         Folder.planned(replace(again, seed=2), "repeat", "r", [{"name": "a"}])
     with pytest.raises(UsageError, match="leave --into out"):
         resumed(replace(again, into=tmp_path / "x"), "repeat")
@@ -302,9 +302,9 @@ def test_a_campaign_goes_on_with_what_was_asked(tmp_path):
 
 def test_a_folder_of_another_kind_or_none_or_a_damaged_one_is_refused(tmp_path):
     place = folder(tmp_path)
-    with pytest.raises(UsageError, match="is the folder of a repeat, not of a corpus"):
+    with pytest.raises(UsageError, match="is a campaign of kind repeat, not corpus"):
         Folder.open(place.path, "corpus")
-    with pytest.raises(UsageError, match=r"is not the folder of a repeat: it has no plan\.json"):
+    with pytest.raises(UsageError, match=r"is no campaign of kind repeat: it has no plan\.json"):
         Folder.open(tmp_path / "none", "repeat")
     place.plan.asked["repeat"] = "many"
     place.spend(0)

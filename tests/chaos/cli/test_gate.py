@@ -137,7 +137,7 @@ def test_nonsense_is_refused_before_anything_is_run(bench: Bench) -> None:
     bench.run("--plan", "--seed", "1")
     bench.refused(UsageError, "or with another seed", "--seed", "2")
     bench.write(kafka=["4.3.1"])
-    bench.refused(UsageError, "has a gate with other content")
+    bench.refused(UsageError, "was begun with other content")
     bench.write(kafka=[])
     bench.refused(UsageError, "the gate has no cells: kafka is empty")
     bench.write(title="")

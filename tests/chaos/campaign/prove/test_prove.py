@@ -114,7 +114,7 @@ def test_a_continued_proof_of_a_changed_application_is_refused_in_one_line(tmp_p
     open_proof(*plan_proof(request))
     write(tmp_path, {"producer": STRONG, "topic": TOPIC})
     message = error_of(tmp_path / "app.yaml", "--resume", tmp_path / "proof")
-    assert "has a proof with other content" in message
+    assert "was begun with other content" in message
     assert "\n" not in message
 
 
@@ -124,12 +124,12 @@ def test_a_changed_properties_file_counts_as_a_change(tmp_path: Path) -> None:
     request = ProofRequest(app=path, runs_dir=tmp_path, into=tmp_path / "proof")
     open_proof(*plan_proof(request))
     (tmp_path / "p.properties").write_text("acks=all\n# a comment\n")
-    assert "has a proof with other content" in error_of(path, "--resume", tmp_path / "proof")
+    assert "was begun with other content" in error_of(path, "--resume", tmp_path / "proof")
 
 
 def test_a_broken_or_absent_state_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, APPS["acks-1"])
-    assert "is not the folder of a proof" in error_of(path, "--resume", tmp_path / "nothing")
+    assert "is no campaign of kind proof" in error_of(path, "--resume", tmp_path / "nothing")
     request = opened(tmp_path, into=tmp_path / "proof")
     place = open_proof(*plan_proof(request)).folder
     (place.path / "runs.jsonl").write_text("{broken\n")
