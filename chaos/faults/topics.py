@@ -130,7 +130,8 @@ class Deletion(Fault[S]):
     def _create_again(self, partitions: int | None, world: World) -> None:
         """Create the topic once no broker lists it, and wait for its leaders.
 
-        Before it is gone, a request to create it would be refused, because the topic exists. Raises `FaultError`.
+        Before it is gone, a request to create it would be refused, because the topic exists. So it would be after a
+        client has made it by asking for it (`auto.create.topics.enable`): that topic is extended. Raises `FaultError`.
         """
         name, former = self.resolved, self.evidence["former_id"]
 
@@ -142,6 +143,8 @@ class Deletion(Fault[S]):
         create(name, world, partitions)
         self.evidence["create_us"] = [asked_us, now_us()]
         count = partitions or world.scenario.topic(name).partitions
+        _wait(lambda: bool(targets.led_partitions(name, world)), f"{name} has no leader after it was created")
+        self.evidence["made"] = _complete(name, world, count)
         _wait(lambda: len(targets.led_partitions(name, world)) >= count, f"not all partitions of {name} have a leader")
         self.evidence["topic_id"] = now = topic_id(name, world)
         if now and _listed_everywhere(name, now, world):
@@ -168,9 +171,11 @@ class DeleteTopic(Deletion[DeleteTopicSpec], spec=DeleteTopicSpec):
             return f"{self.resolved} stays deleted" + (
                 "; a client created it again" if targets.led_partitions(self.resolved, world) else ""
             )
-        if "create_us" not in self.evidence:
+        if "made" not in self.evidence:
             self._create_again(None, world)
-        return f"{self.resolved} exists again, empty"
+        made, count = self.evidence["made"], world.scenario.topic(self.resolved).partitions
+        how = "empty" if made == count else f"created by a client with {made} of {count} partitions, and extended"
+        return f"{self.resolved} exists again, {how}"
 
 
 class RecreateTopicSpec(FaultSpec):
@@ -217,6 +222,28 @@ def create(name: str, world: World, partitions: int | None = None) -> None:
     topic = world.scenario.topic(name)
     config = {key: as_text(value) for key, value in topic.config.items()}
     admin.create_topic(world.kafka, name, partitions or topic.partitions, topic.replication_factor, config)
+
+
+def _complete(name: str, world: World, count: int) -> int:
+    """Let a topic that a client may have created have the partitions and settings of the scenario.
+
+    Returns the number of partitions that it was created with. Raises `FaultError` if it cannot have them.
+    """
+    from chaos.kafka import admin
+
+    topic, metadata = world.scenario.topic(name), world.kafka.metadata()
+    states = [state for p, state in metadata.partitions.items() if p.topic == name] if metadata else []
+    replicas = min((len(state.replicas) for state in states), default=0)
+    if len(states) > count or replicas < topic.replication_factor:
+        raise FaultError(
+            f"a client created {name} first (partitions: {len(states)}, replicas: {replicas}); set "
+            "auto.create.topics.enable: false in cluster.config"
+        )
+    if len(states) < count:
+        admin.add_partitions(world.kafka, name, count)
+    if topic.config:
+        admin.set_settings(world.kafka, name, {key: as_text(value) for key, value in topic.config.items()})
+    return len(states)
 
 
 def topic_id(name: str, world: World) -> str | None:

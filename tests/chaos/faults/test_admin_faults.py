@@ -14,6 +14,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
 from chaos.faults.base import World
+from chaos.faults.targets import led_partitions
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
@@ -29,6 +30,7 @@ title: all faults of topics, groups and leaders
 topics:
   - {name: orders, partitions: 2, replication_factor: 2}
   - {name: returns, partitions: 1, replication_factor: 3, later: true, config: {min.insync.replicas: 2}}
+  - {name: refunds, partitions: 2, replication_factor: 2, config: {retention.ms: 3600000}}
 producers: [{name: shop, topic: orders}]
 consumers: [{mode: assign, name: replay, group: replay, topics: [orders]}]
 faults:
@@ -47,6 +49,7 @@ faults:
   - {name: delete, kind: topic.delete, target: {topic: returns}, when: {at: 0s}}
   - {name: renew, kind: topic.recreate, target: {topic: returns}, partitions: 2, when: {at: 0s}}
   - {name: remove, kind: topic.delete, target: {topic: returns}, create_again: false, when: {at: 0s}}
+  - {name: wipe, kind: topic.delete, target: {topic: refunds}, when: {at: 0s}}
   - {name: late, kind: wire.produce, sends: after_abort, target: {partition: orders/1}, when: {at: 0s}}
   - {name: zombie, kind: wire.produce, sends: old_epoch, target: {partition: orders/1}, when: {at: 0s}}
   - {name: gap, kind: wire.produce, sends: sequence_gap, target: {partition: orders/1}, when: {at: 0s}}
@@ -175,6 +178,34 @@ def test_a_topic_is_deleted_and_created_again(world: World) -> None:
     assert wait_until(lambda: last.proof(world), 30, "the topic still exists") == "returns is gone from the metadata"
     assert last.heal(world) == "returns stays deleted"
     wait_until(lambda: second not in world.observer.partitions(), 10, "the observer still lists it")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "outcome"),
+    [
+        (1, 2, "refunds exists again, created by a client with 1 of 2 partitions, and extended"),
+        (1, 1, "a client created refunds first \\(partitions: 1, replicas: 1\\); set auto.create.topics"),
+        (3, 2, "a client created refunds first \\(partitions: 3, replicas: 2\\); set auto.create.topics"),
+    ],
+)
+def test_a_topic_that_a_client_creates_before_the_heal_is_extended_or_named(
+    world: World, partitions: int, replicas: int, outcome: str
+) -> None:
+    fault = build(world, "wipe")
+    admin.create_topic(world.kafka, "refunds", 2, 2, {})
+    wait_until(lambda: led_partitions("refunds", world), 10, "the topic is not there")
+    fault.inject(world)
+    wait_until(lambda: fault.proof(world), 30, "the topic still exists")
+    admin.create_topic(world.kafka, "refunds", partitions, replicas, {})
+    if outcome.startswith("refunds"):
+        assert fault.heal(world) == outcome
+        assert len(led_partitions("refunds", world)) == 2
+        assert admin.settings(world.kafka, "refunds", ["retention.ms"]) == {"retention.ms": ("3600000", True)}
+    else:
+        with pytest.raises(FaultError, match=outcome):
+            fault.heal(world)
+    admin.delete_topics(["refunds"]).apply(world.kafka)
+    wait_until(lambda: not led_partitions("refunds", world), 10, "the topic is still there")
 
 
 def test_a_broker_refuses_what_no_client_library_sends(world: World) -> None:
