@@ -72,8 +72,8 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
     """Runs one command of Aftershock, and takes its verdict. Use a subclass.
 
     options: of the command. runs_dir: the folder of the runs; AFTERSHOCK_RUNS if left out. run_id: the name of the run
-    directory; made from name and time if left out. directory: the working directory of the command, for relative
-    paths. env: variables for it, such as the secrets that a scenario names.
+    directory, with -2 behind it if the task runs again; made from name and time if left out. directory: the working
+    directory of the command, for relative paths. env: variables for it, such as the secrets that a scenario names.
     """
 
     commands: ClassVar[tuple[str, ...]]
@@ -131,13 +131,15 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         """Return the name of the subject: in the assets, and at the begin of the run directory's name."""
         return Path(self.subject()).stem or self.task_id
 
-    def folder(self) -> Path:
-        """Return the new run directory."""
+    def folder(self, attempt: int) -> Path:
+        """Return the new run directory. attempt: of the task; a later one does not find its name taken."""
         from chaos.run.directory import new_run_id
 
         if resumed := self.options.get("resume"):
             return Path(str(resumed)).absolute()
-        return Path(self.runs_dir or default_runs_dir()).absolute() / (self.run_id or new_run_id(self.label()))
+        again = f"-{attempt}" if attempt > 1 else ""
+        name = f"{self.run_id}{again}" if self.run_id else new_run_id(self.label())
+        return Path(self.runs_dir or default_runs_dir()).absolute() / name
 
     def placed(self, folder: Path) -> list[str]:
         """Return the options that place the results."""
@@ -185,7 +187,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         ti = context["ti"]
         name = _name(ti)
         slots = slots_with(name) if self.starts_clusters else None
-        folder = self.folder()
+        folder = self.folder(ti.try_number)
         placed = [*self.placed(folder), "--json", *self.arguments()]
         self.log.info("%s", self.line(placed))
         try:
@@ -505,7 +507,7 @@ class AftershockAuditOperator(AftershockOperator):
         """Return the run directory."""
         return str(self.run_dir)
 
-    def folder(self) -> Path:
+    def folder(self, attempt: int) -> Path:
         """Return the run directory."""
         return Path(self.run_dir).absolute()
 

@@ -20,6 +20,8 @@ def refused(make):
 
 with DAG("d", default_args={"pool": "mine", "retries": 3}):
     run = op.AftershockRunOperator(task_id="run", scenario="leader-kill", options={"seed": 7})
+    named = op.AftershockRunOperator(task_id="named", scenario="clean-run", run_id="nightly", runs_dir="runs")
+    audit = op.AftershockAuditOperator(task_id="audit", run_dir="runs/x")
     any_verdict = op.AftershockRunOperator(task_id="any", scenario="clean-run", fail_unless_pass=False)
     templated = op.AftershockRunOperator(task_id="templated", scenario="{{ params.scenario }}")
     test = op.AftershockTestOperator(
@@ -41,6 +43,7 @@ print(json.dumps({
     "outlets": {t.task_id: [o.name for o in t.outlets] for t in (run, any_verdict, templated, test)},
     "test": [test.subject(), test.arguments(), test.given(test.options)],
     "retries": [run.retries, run.pool],
+    "folders": [named.folder(n).name for n in (1, 2)] + [audit.folder(2).name, run.folder(2).name[:12]],
 }))
 """
 
@@ -136,6 +139,7 @@ def test_options_become_words_and_a_mistake_is_an_error_of_the_dag(tmp_path):
         "test": [verdict.format("billing"), passed.format("billing")],
     }
     assert found["test"] == ["billing", ["--", "python", "my service.py"], {"samples": "s.jsonl", "name": "billing"}]
+    assert found["folders"] == ["nightly", "nightly-2", "x", "leader-kill-"]  # a cleared task does not find its folder
     assert found["retries"] == [0, "mine"]  # a verdict is never tried again, whatever other tasks of the DAG do
 
 
