@@ -10,6 +10,7 @@ from pydantic import Field
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BY_ADMINISTRATOR, TOPIC, TOPIC_OR_PARTITION, Fault, FaultSpec, World
+from chaos.kafka.metadata import PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
 from chaos.run.events import now_us
@@ -143,8 +144,7 @@ class Deletion(Fault[S]):
         create(name, world, partitions)
         self.evidence["create_us"] = [asked_us, now_us()]
         count = partitions or world.scenario.topic(name).partitions
-        _wait(lambda: bool(targets.led_partitions(name, world)), f"{name} has no leader after it was created")
-        self.evidence["made"] = _complete(name, world, count)
+        self.evidence["made"] = _complete(name, former, world, count)
         _wait(lambda: len(targets.led_partitions(name, world)) >= count, f"not all partitions of {name} have a leader")
         self.evidence["topic_id"] = now = topic_id(name, world)
         if now and _listed_everywhere(name, now, world):
@@ -224,16 +224,22 @@ def create(name: str, world: World, partitions: int | None = None) -> None:
     admin.create_topic(world.kafka, name, partitions or topic.partitions, topic.replication_factor, config)
 
 
-def _complete(name: str, world: World, count: int) -> int:
+def _complete(name: str, former: object, world: World, count: int) -> int:
     """Let a topic that a client may have created have the partitions and settings of the scenario.
 
-    Returns the number of partitions that it was created with. Raises `FaultError` if it cannot have them.
+    former: the id of the topic before, which a broker may still list. Returns the number of partitions that the topic
+    was created with. Raises `FaultError` if the topic cannot be as in the scenario.
     """
     from chaos.kafka import admin
 
-    topic, metadata = world.scenario.topic(name), world.kafka.metadata()
-    states = [state for p, state in metadata.partitions.items() if p.topic == name] if metadata else []
-    replicas = min((len(state.replicas) for state in states), default=0)
+    def listed() -> list[PartitionState]:
+        metadata = world.kafka.metadata()
+        if metadata is None or (former and metadata.topic_ids.get(name) == former):
+            return []
+        return [state for p, state in metadata.partitions.items() if p.topic == name]
+
+    topic, states = world.scenario.topic(name), targets.answer(listed, f"no broker lists {name} after it was created")
+    replicas = min(len(state.replicas) for state in states)
     if len(states) > count or replicas < topic.replication_factor:
         raise FaultError(
             f"a client created {name} first (partitions: {len(states)}, replicas: {replicas}); set "
