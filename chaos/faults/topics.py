@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field
@@ -173,9 +174,8 @@ class DeleteTopic(Deletion[DeleteTopicSpec], spec=DeleteTopicSpec):
             )
         if "made" not in self.evidence:
             self._create_again(None, world)
-        made, count = self.evidence["made"], world.scenario.topic(self.resolved).partitions
-        how = "empty" if made == count else f"created by a client with {made} of {count} partitions, and extended"
-        return f"{self.resolved} exists again, {how}"
+        made = self.evidence["made"]
+        return f"{self.resolved} exists again, {f'created by a client with {made}, and extended' if made else 'empty'}"
 
 
 class RecreateTopicSpec(FaultSpec):
@@ -224,32 +224,39 @@ def create(name: str, world: World, partitions: int | None = None) -> None:
     admin.create_topic(world.kafka, name, partitions or topic.partitions, topic.replication_factor, config)
 
 
-def _complete(name: str, former: object, world: World, count: int) -> int:
-    """Let a topic that a client may have created have the partitions and settings of the scenario.
+def _complete(name: str, former: object, world: World, count: int) -> str:
+    """Let a topic that a client may have created have the partitions, replicas and settings of the scenario.
 
-    former: the id of the topic before, which a broker may still list. Returns the number of partitions that the topic
-    was created with. Raises `FaultError` if the topic cannot be as in the scenario.
+    former: the id of the topic before, which a broker may still list. Returns what the client created, such as
+    `1 of 4 partitions`, empty if nobody came first. Raises `FaultError` if there are too many partitions.
     """
     from chaos.kafka import admin
 
-    def listed() -> list[PartitionState]:
+    def listed(least: int = 1) -> dict[TopicPartition, PartitionState] | None:
         metadata = world.kafka.metadata()
         if metadata is None or (former and metadata.topic_ids.get(name) == former):
-            return []
-        return [state for p, state in metadata.partitions.items() if p.topic == name]
+            return None
+        found = {p: state for p, state in metadata.partitions.items() if p.topic == name}
+        return found if len(found) >= least else None
 
-    topic, states = world.scenario.topic(name), targets.answer(listed, f"no broker lists {name} after it was created")
-    replicas = min(len(state.replicas) for state in states)
-    if len(states) > count or replicas < topic.replication_factor:
+    topic, made = world.scenario.topic(name), targets.answer(listed, f"no broker lists {name} after it was created")
+    replicas = min(len(state.replicas) for state in made.values())
+    if len(made) > count:
         raise FaultError(
-            f"a client created {name} first (partitions: {len(states)}, replicas: {replicas}); set "
-            "auto.create.topics.enable: false in cluster.config"
+            f"a client created {name} first, with {len(made)} partitions; set auto.create.topics.enable: false in "
+            "cluster.config"
         )
-    if len(states) < count:
+    if len(made) < count:
         admin.add_partitions(world.kafka, name, count)
+    if replicas < topic.replication_factor:
+        every = targets.answer(partial(listed, count), f"no broker lists {count} partitions of {name}")
+        for partition, state in every.items():
+            others = [broker for broker in world.cluster.broker_ids if broker not in state.replicas]
+            admin.reassign(world.kafka, partition, [*state.replicas, *others][: topic.replication_factor])
     if topic.config:
         admin.set_settings(world.kafka, name, {key: as_text(value) for key, value in topic.config.items()})
-    return len(states)
+    counts = {"partitions": (len(made), count), "replicas": (replicas, topic.replication_factor)}
+    return " and ".join(f"{n} of {wanted} {what}" for what, (n, wanted) in counts.items() if n < wanted)
 
 
 def topic_id(name: str, world: World) -> str | None:
