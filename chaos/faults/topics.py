@@ -253,6 +253,13 @@ def _complete(name: str, former: object, world: World, count: int) -> str:
         for partition, state in every.items():
             others = [broker for broker in world.cluster.broker_ids if broker not in state.replicas]
             admin.reassign(world.kafka, partition, [*state.replicas, *others][: topic.replication_factor])
+
+        def in_sync() -> bool:
+            live = sum(map(world.cluster.broker_alive, world.cluster.broker_ids))
+            least = min(live, topic.replication_factor)
+            return all(len(state.isr) >= least for state in (listed(count) or every).values())
+
+        _wait(in_sync, f"not all replicas of {name} are in sync after a client created it")
     if topic.config:
         admin.set_settings(world.kafka, name, {key: as_text(value) for key, value in topic.config.items()})
     counts = {"partitions": (len(made), count), "replicas": (replicas, topic.replication_factor)}

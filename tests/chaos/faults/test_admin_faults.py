@@ -207,7 +207,7 @@ def test_a_topic_that_a_client_creates_before_the_heal_is_extended_or_named(
     if outcome.startswith("refunds"):
         assert fault.heal(world) == outcome
         assert len(led_partitions("refunds", world)) == 2
-        wait_until(lambda: in_sync("refunds", world) == [2, 2], 20, "not all replicas are in sync")
+        assert in_sync("refunds", world) == [2, 2], "a fault after the heal finds all replicas"
         assert admin.settings(world.kafka, "refunds", ["retention.ms"]) == {"retention.ms": ("3600000", True)}
     else:
         with pytest.raises(FaultError, match=outcome):
