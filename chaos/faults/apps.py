@@ -46,6 +46,11 @@ class AppFaultSpec(FaultSpec):
         """The name of the application."""
         return str(self.target.selector[1]).partition("/")[0]
 
+    def may_hit(self, instance: str) -> bool:
+        """Return whether the target is this instance, or its application."""
+        value = str(self.target.selector[1])
+        return instance == value or instance.startswith(f"{value}/")
+
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the scenario has the application, that it has the instance, and that the run starts it."""
         apps: dict[str, App] = {app.name: app for app in setup.apps}
@@ -72,7 +77,7 @@ class AppFault(Fault[S]):
         if "/" in value or not self.spec.of_one:
             self.resolved = value
             return
-        if world.moment is not None and world.moment.front.startswith(f"{value}/"):
+        if world.moment is not None and self.spec.may_hit(world.moment.front):
             self.resolved = world.moment.front
             return
         running = [instance.name for instance in self._apps(world).of(value) if instance.alive]
@@ -188,9 +193,8 @@ class AppKillSpec(AppEndSpec):
     kind: Literal["app.kill"]
 
     def ends_at_once(self, front: str) -> bool:
-        """Return whether the target is this instance, or its whole application, and the instance that spoke is hit."""
-        value = str(self.target.selector[1])
-        return front == value or front.startswith(f"{value}/")
+        """Return whether the target is this instance, or its application: then the instance that spoke is hit."""
+        return self.may_hit(front)
 
 
 class AppKill(AppEnd[AppKillSpec], spec=AppKillSpec):

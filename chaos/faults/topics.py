@@ -111,6 +111,7 @@ class DeleteTopicSpec(FaultSpec):
 
 
 S = TypeVar("S", bound=FaultSpec)
+States = dict[TopicPartition, PartitionState]
 
 
 class Deletion(Fault[S]):
@@ -232,14 +233,8 @@ def _complete(name: str, former: object, world: World, count: int) -> str:
     """
     from chaos.kafka import admin
 
-    def listed(least: int = 1) -> dict[TopicPartition, PartitionState] | None:
-        metadata = world.kafka.metadata()
-        if metadata is None or (former and metadata.topic_ids.get(name) == former):
-            return None
-        found = {p: state for p, state in metadata.partitions.items() if p.topic == name}
-        return found if len(found) >= least else None
-
-    topic, made = world.scenario.topic(name), targets.answer(listed, f"no broker lists {name} after it was created")
+    listed, topic = partial(_listed, name, former, world), world.scenario.topic(name)
+    made = targets.answer(listed, f"no broker lists {name} after it was created")
     replicas = min(len(state.replicas) for state in made.values())
     if len(made) > count:
         raise FaultError(
@@ -249,21 +244,39 @@ def _complete(name: str, former: object, world: World, count: int) -> str:
     if len(made) < count:
         admin.add_partitions(world.kafka, name, count)
     if replicas < topic.replication_factor:
-        every = targets.answer(partial(listed, count), f"no broker lists {count} partitions of {name}")
-        for partition, state in every.items():
-            others = [broker for broker in world.cluster.broker_ids if broker not in state.replicas]
-            admin.reassign(world.kafka, partition, [*state.replicas, *others][: topic.replication_factor])
-
-        def in_sync() -> bool:
-            live = sum(map(world.cluster.broker_alive, world.cluster.broker_ids))
-            least = min(live, topic.replication_factor)
-            return all(len(state.isr) >= least for state in (listed(count) or every).values())
-
-        _wait(in_sync, f"not all replicas of {name} are in sync after a client created it")
+        _replicate(name, partial(listed, count), topic.replication_factor, world)
     if topic.config:
         admin.set_settings(world.kafka, name, {key: as_text(value) for key, value in topic.config.items()})
     counts = {"partitions": (len(made), count), "replicas": (replicas, topic.replication_factor)}
     return " and ".join(f"{n} of {wanted} {what}" for what, (n, wanted) in counts.items() if n < wanted)
+
+
+def _replicate(name: str, listed: Callable[[], States | None], replicas: int, world: World) -> None:
+    """Give each partition so many replicas, and wait until the live brokers among them are in sync.
+
+    `Kafka.unhealthy` would not do: it takes a partition for healthy as long as the new replicas are not listed.
+    """
+    from chaos.kafka import admin
+
+    brokers, states = world.cluster.broker_ids, targets.answer(listed, f"no broker lists all partitions of {name}")
+    for partition, state in states.items():
+        others = [broker for broker in brokers if broker not in state.replicas]
+        admin.reassign(world.kafka, partition, [*state.replicas, *others][:replicas])
+
+    def in_sync() -> bool:
+        least = min(replicas, sum(map(world.cluster.broker_alive, brokers)))
+        return all(len(state.isr) >= least for state in (listed() or states).values())
+
+    _wait(in_sync, f"not all replicas of {name} are in sync after a client created it")
+
+
+def _listed(name: str, former: object, world: World, least: int = 1) -> States | None:
+    """Return the partitions of the topic after the one with the id `former`; None if there are fewer than `least`."""
+    metadata = world.kafka.metadata()
+    if metadata is None or (former and metadata.topic_ids.get(name) == former):
+        return None
+    found = {p: state for p, state in metadata.partitions.items() if p.topic == name}
+    return found if len(found) >= least else None
 
 
 def topic_id(name: str, world: World) -> str | None:
